@@ -49,8 +49,8 @@ async def inner(page):
 
 @spider.handler
 def broken(page):
-    value = page.text("h1")
-    return int(value)
+    for value in [1, page.text("h1")]:
+        yield {"number": int(value)}
 
 @spider.handler
 def bare(page):
@@ -150,7 +150,8 @@ def test_what_a_person_can_get_wrong(cli: Cli, site: VisitedSite) -> None:
     code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--handler", "broken")
     assert code == 1
     assert "ValueError: invalid literal for int() with base 10: 'One'" in out
-    assert "return int(value)" in out  # the line of the user's code
+    assert 'yield {"number": int(value)}' in out  # the line of the user's code
+    assert "items before it failed  1" in out
     assert "handling.py" not in out
     code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--handler", "bare")
     assert (code, "1 item," in out) == (0, True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from inspect import isasyncgenfunction, isgeneratorfunction
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -27,7 +28,7 @@ from shoal.html.page_links import join
 from shoal.model import Dead, Lease, Refused, Request, Retry, Row, Settlement, Task
 from shoal.runtime.admission import make_admission
 from shoal.settings import Settings
-from shoal.spider.handlers import Yielded, collect
+from shoal.spider.handlers import Yielded, collect, is_item
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler, Spider
 from shoal.spider.state import MemoryState, state_of
@@ -69,7 +70,7 @@ class Tried(Struct, frozen=True, kw_only=True):
 
     found: Found
     handler: str
-    items: list[object]  # as they were yielded
+    items: list[object]  # as they were yielded; if the handler failed, those before that
     rows: list[tuple[str, dict[str, Any]]]  # as they would be written: kind of item, fields
     rejected: list[RejectedItem]
     requests: list[TriedRequest]
@@ -143,6 +144,7 @@ class _Attempt:
         self._links = _Links(spider, settings)
         self._inner = InnerPages(spider, settings, cache, offline)
         self._yielded = Yielded()
+        self._before: list[object] = []  # what a generator yields, until it fails
         self._seconds = 0.0
 
     async def run(self, hooks: PageHooks) -> Settlement:
@@ -167,9 +169,13 @@ class _Attempt:
         )
 
     async def _collect(self, handler: Handler, page: Page, **limits: Any) -> Yielded:
+        watched = replace(handler, function=_recorded(handler.function, self._before))
         started = time.perf_counter()
         try:
-            self._yielded = await collect(handler, page, **limits)
+            self._yielded = await collect(watched, page, **limits)
+        except BaseException:
+            self._yielded.items = [value for value in self._before if is_item(value)]
+            raise
         finally:
             self._seconds = time.perf_counter() - started
         return Yielded(list(self._yielded.items), list(self._yielded.requests))
@@ -191,6 +197,23 @@ class _Attempt:
             seconds=self._seconds,
             error=_error(settlement),
         )
+
+
+def _recorded(function: Callable[..., Any], into: list[object]) -> Callable[..., Any]:
+    """The function, if it is a generator with a list of what it has yielded so far."""
+
+    def plain(page: Page) -> Iterator[object]:
+        for value in function(page):
+            into.append(value)
+            yield value
+
+    async def waiting(page: Page) -> AsyncIterator[object]:
+        async with aclosing(function(page)) as values:
+            async for value in values:
+                into.append(value)
+                yield value
+
+    return waiting if isasyncgenfunction(function) else plain if isgeneratorfunction(function) else function
 
 
 class _Links:

@@ -36,7 +36,7 @@ class PageLines:
         status = settlement.status or (failure.status if failure is not None else None) or 0
         seconds = settlement.elapsed or (failure.elapsed if failure is not None else 0.0)
         parts = [str(status or (failure.kind if failure is not None else "-")), task.method, self._page(task)]
-        if settlement.unsent:
+        if settlement.unsent and settlement.status:
             parts.append("(cached)")
         if seconds:
             parts.append(humanize.latency(seconds))

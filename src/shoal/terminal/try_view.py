@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from shoal import counts, humanize
 from shoal.develop.trying import Tried, TriedRequest
 from shoal.inspect.row_layout import value_text
+from shoal.sink.items import as_json
 from shoal.terminal.console import safe, stdout, table
 from shoal.terminal.field_table import print_fields, print_lists
 from shoal.text import shown_url
@@ -65,12 +67,14 @@ def _heading(console: Console, name: str, *told: Text) -> None:
 
 
 def _print_items(console: Console, tried: Tried, most: int | None) -> None:
-    kinds = list(dict.fromkeys(kind for kind, _ in tried.rows))
+    name, found = "items", tried.rows
+    if tried.error is not None:
+        name, found = "items before it failed", [("", row) for row in _readable(tried.items)]
+    kinds = list(dict.fromkeys(kind for kind, _ in found))
     for kind in kinds:
-        rows = [row for one, row in tried.rows if one == kind]
-        _heading(
-            console, kind if len(kinds) > 1 and kind else "items", Text(humanize.count(len(rows)), "bold")
-        )
+        rows = [row for one, row in found if one == kind]
+        title = kind if len(kinds) > 1 and kind else name
+        _heading(console, title, Text(humanize.count(len(rows)), "bold"))
         if len(rows) == 1:
             print_lists(console, rows)
             shown = 1
@@ -80,6 +84,11 @@ def _print_items(console: Console, tried: Tried, most: int | None) -> None:
         if empty := _always_empty(rows):
             every = "empty" if len(rows) == 1 else f"empty in all {len(rows)} items"
             console.print(Text.assemble((f"{every}: ", "yellow"), safe(", ".join(empty), "bold yellow")))
+
+
+def _readable(items: Sequence[object]) -> list[dict[str, Any]]:
+    """Items that no schema has seen, as far as they are JSON."""
+    return [msgspec.json.decode(data) for item in items if (data := as_json(item)) is not None]
 
 
 def _always_empty(rows: Sequence[Mapping[str, Any]]) -> list[str]:
