@@ -124,7 +124,13 @@ def test_a_crawl(spider: Spider) -> None:
 def test_what_no_page_was_given_for_is_listed(spider: Spider) -> None:
     results = shoal.testing.run(spider, {"https://shop.example": LIST})
     assert results.missing == ("https://shop.example/lamp", "https://shop.example/chair")
-    assert results.view.job.counters.dead == 2
+    assert [page.kind for page in results.dead] == ["http_404", "http_404"]
+    assert repr(results).endswith("\n2 requests without a page: https://shop.example/lamp …")
+
+
+def test_a_function_that_makes_spiders_is_called_by_the_test(spider: Spider) -> None:
+    with pytest.raises(UsageError, match="this is a function; call it with its arguments"):
+        shoal.testing.run(lambda: spider, PAGES)  # type: ignore[arg-type,return-value]
 
 
 async def test_a_crawl_in_an_event_loop(spider: Spider) -> None:

@@ -23,6 +23,7 @@ import msgspec
 from msgspec.structs import replace
 from multidict import CIMultiDict
 
+from shoal import humanize
 from shoal.archive.saved_page import SavedPage, read_all
 from shoal.config import load
 from shoal.engine.event_loop import run_loop
@@ -79,6 +80,10 @@ class OfflineResults(Results, frozen=True):
     ] = ()  # every request in its order: its URL, or "POST https://…"; without robots.txt
     missing: tuple[str, ...] = ()  # those that no page was given for
 
+    def __repr__(self) -> str:
+        count = humanize.plural(len(self.missing), "request")
+        return super().__repr__() + (f"\n{count} without a page: {self.missing[0]} …" if self.missing else "")
+
 
 def run(spider: Spider, pages: Pages, *, check: bool = True, **settings: object) -> OfflineResults:
     """Crawls the pages, and only these. Other URLs are answered with 404, and listed in `missing`.
@@ -99,6 +104,7 @@ def run(spider: Spider, pages: Pages, *, check: bool = True, **settings: object)
 
 async def crawl(spider: Spider, pages: Pages, *, check: bool = True, **settings: object) -> OfflineResults:
     """`run` for tests with an event loop."""
+    _check_spider(spider)
     web = _Web(pages)
     spider, letters = _copied(spider)
     kept = MemoryJournal()
@@ -118,6 +124,12 @@ def _loop_runs() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _check_spider(spider: object) -> None:
+    if not isinstance(spider, Spider):
+        called = "; call it with its arguments" if callable(spider) else ""
+        raise UsageError(f"a spider is needed, and this is a {type(spider).__name__}{called}")
 
 
 class PagesTransport:
