@@ -149,6 +149,15 @@ def test_code_beside_the_spider_is_looked_at_too(
     assert ("selectors", "beside_the_books.py:2", "not a CSS selector: 'h1 >'") in wrong(found)
 
 
+def test_code_that_is_nested_too_deeply_is_named(
+    checked: Callable[..., tuple[int, list[dict[str, Any]]]],
+) -> None:
+    code, found = checked(GOOD + "total = " + " + ".join(["1"] * 2_000) + "\n")
+    assert code == 0
+    [(subject, where, _)] = wrong(found, "warning")
+    assert (subject, where) == ("loads", "books.py")
+
+
 def test_two_spiders_in_a_file_have_handlers_of_their_own(
     checked: Callable[..., tuple[int, list[dict[str, Any]]]],
 ) -> None:

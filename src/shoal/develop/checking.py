@@ -59,12 +59,21 @@ def check(
     codes: dict[Path, Code] = {}
     for spider in spiders.values():
         modules = _modules_of(spider)
-        own = [code for path in modules if (code := codes.get(path) or read_code(path)) is not None]
+        read = {path: codes.get(path) or read_code(path) for path in modules}
+        own = [code for code in read.values() if code is not None]
         codes |= {code.path: code for code in own}
         findings += _check_spider(spider, modules, own, config, flags, environ)
+        findings += [_unread(path) for path, code in read.items() if code is None]
     kept, unreadable = saved_pages(pages)
     findings += [*unreadable, *check_selectors(codes.values(), kept, pages), *_check_secrets(codes.values())]
     return findings
+
+
+def _unread(path: Path) -> Finding:
+    found = "its text cannot be read, so what it names is not checked"
+    return Finding(
+        "loads", "warning", found, "save it as Python that is not nested too deeply", shown(str(path))
+    )
 
 
 def _check_exists(target: str) -> None:
@@ -187,11 +196,17 @@ def _check_handlers(
             yield _no_handler(spider, name, "start")
     first = next(iter(spider.handlers), "")
     idle = [name for name in spider.handlers if name not in named and name != first]
-    if idle and "" not in named and not callable(spider.start) and not any(code.is_open for code in codes):
+    is_all = len(codes) == len(modules) and not any(code.is_open for code in codes) and "" not in named
+    if idle and is_all and not callable(spider.start):
         do = f"name it where a page is followed: page.follow(…, {idle[0]})"
         yield Finding("handlers", "warning", f"no request leads to {', '.join(idle)}", do, spider.name)
     if not bad:
-        yield Finding("handlers", "ok", f"{plural(uses, 'place')} in the code where a request names one")
+        said = (
+            f"{plural(uses, 'place')} in the code where a request names one"
+            if uses
+            else "no request names one"
+        )
+        yield Finding("handlers", "ok", said)
 
 
 def _no_handler(spider: Spider, name: str, where: str) -> Finding:
@@ -256,7 +271,7 @@ def _modules_of(spider: Spider) -> dict[Path, ModuleType]:
     found: dict[Path, ModuleType] = {}
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str):
+        if not isinstance(file, str) or not file.endswith(".py"):
             continue
         path = Path(file)
         holds = any(value is spider for value in vars(module).values())

@@ -68,13 +68,13 @@ class Code(Struct, frozen=True):
 
 
 def read_code(path: Path) -> Code | None:
-    """What a file names; None: it cannot be read or is no Python."""
+    """What a file names; None: it cannot be read, is no Python, or is nested too deeply."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
-    except (OSError, SyntaxError, ValueError, RecursionError):
+        reader = _Reader(tree)
+        reader.visit(tree)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    reader = _Reader(tree)
-    reader.visit(tree)
     return Code(
         path, tree, tuple(reader.handlers), tuple(reader.selectors), tuple(reader.items), reader.is_open
     )
