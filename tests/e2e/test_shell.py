@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import webbrowser
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from terminal import SHOAL, Terminal
+from shoal.cli.shell import read_words
+from shoal.fetch.browser.executable import available, why_not
+from shoal.settings import Settings
+from terminal import DEADLINE, SHOAL, Terminal
 from visited_site import VisitedSite, visited_site
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -30,6 +35,19 @@ def listing(page: Page):
 async def lamp(page: Page):
     stock = await page.fetch("/stock")
     yield {{"name": page.text("h1"), "stock": stock.text()}}
+
+
+@spider.handler
+def endless(page: Page):
+    print("begun")
+    while True:
+        pass
+
+
+@spider.handler
+def stops(page: Page):
+    breakpoint()
+    yield {{"stopped": True}}
 """
 
 
@@ -132,7 +150,7 @@ def test_handlers_run_on_the_page(run: Run, site: VisitedSite) -> None:
         f"[{row}]",
         "1",
         "'EUR'",
-        "<Spider 'shop': listing, lamp>",
+        "<Spider 'shop': listing, lamp, endless, stops>",
         f"<Page 200 {site.url}/lamp (40 bytes, depth 0)>",
         "<handler lamp: call lamp(), or lamp(page)>",
     ]
@@ -168,6 +186,20 @@ def test_the_browser_shows_the_page(run: Run, site: VisitedSite, monkeypatch: py
     monkeypatch.setattr(webbrowser, "_tryorder", ["true %s"])
     [shown] = run('view().read_text("utf-8-sig").count("<h1>Lamps</h1>")', f"{site.url}/")
     assert shown == "1"
+
+
+# -- the words
+
+
+def test_a_job_and_a_spider_of_the_same_name(site: VisitedSite, cli: Cli) -> None:
+    url = site.url
+    assert read_words(["shop", url]) == ("shop", url, None)
+    assert read_words(["shop", url, "shop.py"]) == ("shop", url, "shop.py")
+    assert read_words(["shop.py", "shop", url]) == ("shop", url, "shop.py")
+    assert read_words([url, "shop"]) == ("", url, "shop")
+    assert read_words(["shop"]) == ("", "", "shop")
+    assert read_words(["page.html", "shop.py:spider"]) == ("", "page.html", "shop.py:spider")
+    assert read_words([]) == ("", "", None)
 
 
 # -- what goes wrong
@@ -239,6 +271,54 @@ def test_the_plain_prompt(site: VisitedSite, tmp_path: Path) -> None:
     history = tmp_path / ".shoal" / "shell_history"
     assert 'await page.fetch("/lamp")' in history.read_text()
     assert history.stat().st_mode & 0o077 == 0
+
+
+def test_ctrl_c_and_a_debugger(site: VisitedSite, tmp_path: Path) -> None:
+    """Ctrl-C ends what computes and what waits, and the prompt is there again; also after pdb, whose handler stays."""
+    answers, visit = Event(), site.note
+
+    def note(path: str) -> None:
+        visit(path)
+        if path == "/slow":
+            answers.wait(DEADLINE)
+
+    site.note = note  # type: ignore[method-assign]
+    try:
+        with Terminal([*SHOAL, "shell", "shop.py", "--plain"], tmp_path) as terminal:
+            terminal.expect(">>> ")
+            terminal.type("stops()\n")
+            terminal.expect("(Pdb) ")
+            terminal.type("page.text('h1')\nc\n")
+            terminal.expect("'Lamps'")
+            terminal.expect("1 item")
+            terminal.expect(">>> ")
+            terminal.type("endless()\n")
+            terminal.expect("begun")
+            terminal.process.send_signal(signal.SIGINT)
+            terminal.expect("KeyboardInterrupt\n>>> ")
+            for line in ('fetch("/slow")', 'await page.fetch("/slow")'):
+                site.visits()
+                terminal.type(f"{line}\n")
+                terminal.until(lambda: "/slow" in site.visits())
+                terminal.process.send_signal(signal.SIGINT)
+                terminal.expect("KeyboardInterrupt\n>>> ")
+            terminal.type('page.text("h1")\n')
+            terminal.expect("'Lamps'")
+            terminal.type("\x04")
+            assert terminal.end() == 0
+    finally:
+        answers.set()
+
+
+def test_a_page_stays_open_in_a_browser(run: Run, site: VisitedSite) -> None:
+    if not available(Settings()):
+        pytest.skip(why_not(Settings()))
+    site.pages["/app"] = (
+        "<h1>-</h1><script>document.querySelector('h1').onclick = e => e.target.append('clicked')</script>"
+    )
+    code = 'await page.click("h1")\nawait page.click("h1")\npage.text("h1")'
+    assert run(code, f"{site.url}/app", "--browser") == ["'-clickedclicked'"]
+    assert run('page.text("h1")\npage.cached', f"{site.url}/app", "--browser") == ["'-'", "True"]
 
 
 def test_the_prompt_of_ipython(site: VisitedSite, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -55,8 +56,7 @@ def shell(
     log_level: options.LogLevel = None,
 ) -> None:
     """Python with a page in it, to try selectors and handlers. A page is fetched once."""
-    import asyncio
-
+    from shoal.develop.prompt_loop import PromptLoop
     from shoal.develop.shell import Shell, Sources
 
     options.set_up_logging(log_level)
@@ -72,11 +72,15 @@ def shell(
     if job:
         settings, folder, offline = _with_archive(settings, store, job), None, True
     sources = Sources(settings, folder, offline=offline, browser=browser)
-    with asyncio.Runner() as runner:
+    with PromptLoop() as loop:
         load = None if spec is None else lambda: _load(spec, arguments or [])
-        made = Shell(sources, runner, spider, load, _draw)
-        _open(made, page, refresh)
-        if not _interpret(made, code, plain):
+        made = Shell(sources, loop, spider, load, _draw)
+        try:
+            _open(made, page, refresh)
+            fine = _interpret(made, code, plain)
+        finally:
+            made.run(made.close())
+        if not fine:
             raise typer.Exit(1)
 
 
@@ -84,9 +88,14 @@ def read_words(words: Sequence[str]) -> tuple[str, str, str | None]:
     """Job, page and spider that the words mean."""
     from shoal.cli.targets import spider_meant
 
-    # A plain word may be a job that is called like its spider, so only one that stands alone is looked for in a file.
-    specs = [word for word in words if ("." in word or ":" in word or len(words) == 1) and spider_meant(word)]
-    others = [word for word in words if word not in specs]
+    # A plain word may be a job that is called like its spider, so only the last one is looked for among files.
+    plain, last = re.compile(r"\w+"), len(words) - 1
+    found = [
+        spider_meant(word) if at == last or not plain.fullmatch(word) else None
+        for at, word in enumerate(words)
+    ]
+    specs = [spec for spec in found if spec is not None]
+    others = [word for word, spec in zip(words, found, strict=True) if spec is None]
     if len(specs) > 1:
         raise UsageError(f"{' and '.join(specs)} are spiders: give one")
     if len(others) > 2:
@@ -94,7 +103,7 @@ def read_words(words: Sequence[str]) -> tuple[str, str, str | None]:
             "give a page (a URL or a file; JOB URL for a page that a job kept), and a spider if you like"
         )
     job, page = others if len(others) == 2 else ("", others[0] if others else "")
-    return job, page, spider_meant(specs[0]) if specs else None
+    return job, page, specs[0] if specs else None
 
 
 def _load(spec: str, arguments: Sequence[str]) -> Spider:

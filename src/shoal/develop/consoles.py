@@ -7,6 +7,7 @@ import builtins
 import code
 import sys
 import traceback
+from asyncio import CancelledError
 from collections.abc import Callable
 from inspect import iscoroutine
 from pathlib import Path
@@ -19,6 +20,7 @@ from shoal.spider.inner import FetchFailed
 
 _HISTORY = 1000  # lines
 _FILE = "<shell>"
+_INTERRUPTED = (KeyboardInterrupt, CancelledError)  # the latter in a line with `await`
 _TOLD = (ShoalError, FetchFailed)  # they say what to do; where inside Shoal they were raised helps nobody
 
 
@@ -42,12 +44,13 @@ def run_ipython(names: dict[str, Any], run: Callable[[Any], Any], banner: str) -
     config.TerminalInteractiveShell.enable_tip = False
     app: Any = TerminalIPythonApp.instance(config=config, user_ns=names)
     app.initialize([])
-    app.shell.set_custom_exc(_TOLD, _tell_in_ipython)
+    app.shell.set_custom_exc((*_TOLD, *_INTERRUPTED), _tell_in_ipython)
     app.start()
 
 
 def _tell_in_ipython(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
-    print(one_line(error), file=sys.stderr)  # noqa: T201
+    line = "KeyboardInterrupt" if isinstance(error, _INTERRUPTED) else one_line(error)
+    print(line, file=sys.stderr)  # noqa: T201
 
 
 def one_line(error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -55,10 +56,11 @@ async def find_page(
     refresh: bool = False,
     browser: bool = False,
     handler: str = "",
+    stays_open: AsyncExitStack | None = None,
 ) -> Found:
     """The page at a URL (https:// may be left out), of a request, or in a saved file. `offline`: nothing is fetched.
-    `refresh`: it is fetched though the cache has it. `handler`: the one that a URL is for. Raises PageMissing if there
-    is no answer."""
+    `refresh`: it is fetched though the cache has it. `handler`: the one that a URL is for. `stays_open`: a
+    browser that has fetched it stays until this is closed. Raises PageMissing if there is no answer."""
     if isinstance(target, str):
         if (path := saved_file(target)) is not None:
             return read_saved(path, spider, settings)
@@ -81,7 +83,7 @@ async def find_page(
             if place
             else "it is in no cache, and --offline fetches nothing",
         )
-    return await _fetch(target, spider, settings, cache, browser)
+    return await _fetch(target, spider, settings, cache, browser, stays_open)
 
 
 def _admission(spider: Spider | None, settings: Settings, url: str) -> Admission:
@@ -166,14 +168,20 @@ def _kind(response: Response, settings: Settings) -> str:
 
 
 async def _fetch(
-    request: Request, spider: Spider | None, settings: Settings, cache: Path | None, browser: bool
+    request: Request,
+    spider: Spider | None,
+    settings: Settings,
+    cache: Path | None,
+    browser: bool,
+    stays_open: AsyncExitStack | None,
 ) -> Found:
     from shoal.inspect.single_page import look  # what fetches takes a while to import
     from shoal.spider.rendering import Rendering
 
     if browser:
         _check_browser(settings)
-    report = await look(request, settings, rendering=Rendering() if browser else None, spider=spider)
+    rendering = Rendering() if browser else None
+    report = await look(request, settings, rendering=rendering, spider=spider, stays_open=stays_open)
     task, response = report.task, report.outcome
     if isinstance(response, Failure):
         detail = (

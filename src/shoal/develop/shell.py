@@ -6,6 +6,7 @@ import asyncio
 import platform
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from shoal import __version__, humanize
 from shoal.develop.elements import Elements
 from shoal.develop.page_source import Found, find_page
+from shoal.develop.prompt_loop import PromptLoop
 from shoal.develop.trying import Tried, TriedRequest, run_handler
 from shoal.errors import PageMissing, SpiderError, UrlError, UsageError
 from shoal.html.page_links import join
@@ -45,7 +47,7 @@ class Shell:
     def __init__(
         self,
         sources: Sources,
-        runner: asyncio.Runner,
+        loop: PromptLoop,
         spider: Spider | None,
         load: Callable[[], Spider] | None,
         draw: Callable[[Tried], str],
@@ -53,9 +55,10 @@ class Shell:
         """`load` loads the spider again. `draw` shows what became of a handler."""
         self._sources = sources
         self._load = load
-        self._runner = runner
+        self._loop = loop
         self._draw = draw
         self._inner = _Inner(self)
+        self._open = AsyncExitStack()  # what keeps the page open in a browser
         self._found: Found | None = None  # the page that was fetched last
         self.spider = spider
         self._own: dict[str, Any] = {
@@ -100,7 +103,7 @@ class Shell:
         return f"page is {self.page!r},\n  {told[found.where]}"
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(coroutine)
+        return self._loop.run(coroutine)
 
     # -- the page
 
@@ -144,27 +147,31 @@ class Shell:
 
     def now_or_awaited(self, coroutine: Coroutine[Any, Any, object]) -> Any:
         """Waits for it; but where an event loop runs, as in a line with `await`, the caller does."""
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self.run(coroutine)
-        return coroutine
+        return coroutine if asyncio._get_running_loop() is not None else self.run(coroutine)
 
     async def _fetch(self, target: str | Request, refresh: bool, browser: bool | None) -> Page:
         sources = self._sources
-        found = await find_page(
-            target,
-            spider=self.spider,
-            settings=sources.settings,
-            cache=sources.cache,
-            offline=sources.offline,
-            refresh=refresh,
-            browser=sources.browser if browser is None else browser,
-        )
+        async with AsyncExitStack() as stack:
+            found = await find_page(
+                target,
+                spider=self.spider,
+                settings=sources.settings,
+                cache=sources.cache,
+                offline=sources.offline,
+                refresh=refresh,
+                browser=sources.browser if browser is None else browser,
+                stays_open=stack,
+            )
+            await self.close()
+            self._open = stack.pop_all()
         page = self.page_of(found)
         self._found = found
         self.names["page"] = page
         return page
+
+    async def close(self) -> None:
+        """Closes the browser in which the page is open."""
+        await self._open.aclose()
 
     def page_of(self, found: Found) -> Page:
         handler = found.task.handler

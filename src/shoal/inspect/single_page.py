@@ -8,7 +8,7 @@ import random
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,9 +61,11 @@ async def look(
     *,
     rendering: Rendering | None = None,
     spider: Spider | None = None,
+    stays_open: AsyncExitStack | None = None,
 ) -> PageReport:
     """`spider`: its hooks change the request, as in a crawl. The answer is left as it is: whoever handles the page
-    calls the hooks for that."""
+    calls the hooks for that. `stays_open`: the browser stays until this stack is closed, so that the page can be
+    worked on."""
     request = Request(url=asked) if isinstance(asked, str) else asked
     admission = Admission(settings, [request.url])
     task = admission.admit(request)
@@ -72,13 +74,15 @@ async def look(
     guard = Guard(settings.allow_network, [_host_and_port(task.url)])
     find_pools(settings, [], os.environ)
     transport = _routes(settings, guard)
-    try:
-        async with _hooks(settings, spider or summary_spider("fetch", [task.url])) as hooks:
-            if spider is not None:
-                hooks.after_response = False
-            return await _follow(transport, admission, task, settings, rendering, hooks)
-    finally:
-        await transport.close()
+    async with AsyncExitStack() as stack:
+        (stays_open or stack).push_async_callback(transport.close)
+        hooks = await stack.enter_async_context(
+            _hooks(settings, spider or summary_spider("fetch", [task.url]))
+        )
+        if spider is not None:
+            hooks.after_response = False
+        report = await _follow(transport, admission, task, settings, rendering, hooks)
+        return report if stays_open else replace(report, picture=await _picture(report.outcome))
 
 
 @asynccontextmanager
@@ -128,9 +132,7 @@ async def _follow(
         outcome = await _fetch(transport, task, rendering, hooks)
         kind = kind_of(outcome)
         if kind != "redirect" or not isinstance(outcome, Response):
-            seen = PageReport(
-                task, robots, outcome, kind, picture=await _picture(outcome), moves=tuple(moves)
-            )
+            seen = PageReport(task, robots, outcome, kind, moves=tuple(moves))
             return _described(seen, admission, RobotsDirectives(settings))
         moved = admission.moved(task, outcome.headers["Location"], outcome.cookies, outcome.status)
         if isinstance(moved, Refused):
