@@ -168,6 +168,8 @@ def test_items_and_requests_as_they_are_written() -> None:
             }
         },
     ]
+    login = Request("https://shop.example/?password=hush", json={"user": "me", "password": "hush"})
+    assert "hush" not in written([login])
     with pytest.raises(UsageError, match=r"cannot be compared with a snapshot: .*object"):
         written([{"a": object()}])
 

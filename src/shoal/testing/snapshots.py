@@ -17,7 +17,7 @@ from shoal.model import Request
 from shoal.runtime.crawl import Results
 from shoal.sink.items import ItemRejected, encode_row
 from shoal.spider.spider import Handler
-from shoal.text import MASK
+from shoal.text import MASK, shown_url, without_secrets
 
 _ANY = Handler("snapshot", print)  # takes every item
 _LONG = 100  # characters of a file's name
@@ -113,7 +113,7 @@ def _plain(value: object, ignore: Collection[str]) -> Any:
 
 def _request(request: Request) -> dict[str, object]:
     """What is not usual of it. Cookies and credentials are left out: snapshots are committed."""
-    shown: dict[str, object] = {"url": sent_url(request.url, request.base) or request.url}
+    shown: dict[str, object] = {"url": shown_url(sent_url(request.url, request.base) or request.url)}
     for name, usual in zip(request.__struct_fields__[1:], request.__struct_defaults__, strict=True):
         value = getattr(request, name)
         if name == "base" or value == usual:
@@ -121,7 +121,7 @@ def _request(request: Request) -> dict[str, object]:
         if name == "headers":
             value = {key: MASK if is_secret_header(key.lower()) else one for key, one in value.items()}
         if name == "body":
-            value = value.decode("utf-8", "replace")
+            value = without_secrets(value.decode("utf-8", "replace"))
         shown[name] = MASK if name == "proxy" else value
     return shown
 
