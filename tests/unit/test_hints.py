@@ -37,6 +37,9 @@ SPOKEN = {
     "shoal dead replay --kind login_failed{at}",
     "shoal dead list{at}",
     "(shoal coordinator FILE.py{at}, or",
+    "shoal crawl SPIDER --help-args lists them",
+    "shoal crawl - takes any number",
+    "or give some with shoal submit",
 }
 
 

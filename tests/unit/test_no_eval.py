@@ -43,7 +43,11 @@ IMPORTS_BY_NAME = {
     "policy/compose.py",
     "fetch/challenge/verdict.py",
     "fetch/body_reader.py",
+    "testing/__init__.py",  # as __init__.py
+    "runtime/results.py",  # pandas, polars or pyarrow
 }
+# What a person types at a prompt is code; and the shell whose words are completed is an argument.
+MEANT = {"develop/consoles.py": ["compile"], "cli/completion.py": ["get_completion_script(shell=…)"]}
 
 
 @cache
@@ -76,7 +80,7 @@ def found(tree: ast.Module) -> Iterator[str]:
 
 
 def test_no_module_turns_data_into_code() -> None:
-    assert {name: bad for name, tree in trees() if (bad := sorted(set(found(tree))))} == {}
+    assert {name: bad for name, tree in trees() if (bad := sorted(set(found(tree))))} == MEANT
 
 
 def test_imports_by_name_are_where_they_are_known_to_be() -> None:

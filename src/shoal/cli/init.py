@@ -62,10 +62,11 @@ def _print_next(folder: Path, name: str) -> None:
     from rich.text import Text
 
     from shoal.terminal.console import safe, stdout
+    from shoal.text import command
 
     steps = {
         f"shoal try {name}.py": "one page: what the spider makes of it",
-        f"shoal crawl {name}.py": f"all pages, into {name}.jsonl",
+        command(f"crawl {name}.py"): f"all pages, into {name}.jsonl",
         "pytest": "its tests, without the network",
     }
     if folder.resolve() != Path.cwd():
@@ -73,5 +74,5 @@ def _print_next(folder: Path, name: str) -> None:
     width = max(map(len, steps)) + 2
     console = stdout()
     console.print("\nNext:")
-    for command, about in steps.items():
-        console.print(Text.assemble("  ", safe(command.ljust(width), "bold"), safe(about, "dim")))
+    for step, about in steps.items():
+        console.print(Text.assemble("  ", safe(step.ljust(width), "bold"), safe(about, "dim")))

@@ -37,7 +37,7 @@ from msgspec.inspect import (
 
 from shoal.errors import SpiderError, UsageError
 from shoal.spider.spider import Spider, place_of_code
-from shoal.text import MASK, without_secrets
+from shoal.text import MASK, command, without_secrets
 from shoal.typed_text import describe, parse
 
 
@@ -176,7 +176,7 @@ class Factory(Struct, frozen=True):
         if missing:
             wanted = " ".join(f"-a {name}=…" for name in missing)
             raise UsageError(
-                f"{self.address} needs {wanted}; shoal crawl {self.address} --help-args lists them"
+                f"{self.address} needs {wanted}; {command(f'crawl {self.address} --help-args')} lists them"
             )
 
 
