@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -10,15 +11,21 @@ import msgspec
 import pytest
 from mkdocs.commands.build import build
 from mkdocs.config import load_config
+from playwright.sync_api import expect, sync_playwright
 from selectolax.lexbor import LexborHTMLParser
 
 import shoal
 import shoal.extend
 import shoal.testing
+from shoal.fetch.browser import chromium
+from shoal.fetch.browser.executable import find_chromium
+from shoal.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 LOADED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 HERE = "http://site.example/"
+PATIENCE = 60_000  # milliseconds, for a busy machine
+NICED = Path(chromium.__file__).with_name("niced.sh")
 
 Pages = dict[str, LexborHTMLParser]
 
@@ -130,3 +137,30 @@ def test_every_decision_is_listed() -> None:
         r"^(\d+\. )\[(.+)\]\((.+)\)$", (decisions / "README.md").read_text("utf-8"), re.MULTILINE
     )
     assert {name: f"# {number}{title}" for number, title, name in rows} == titles
+
+
+def test_in_a_browser_from_the_disk(site: Path) -> None:
+    """The search answers without a server, the theme is the system's, and nothing is asked of another host."""
+    path = find_chromium(Settings())
+    if path is None:
+        pytest.skip("no Chromium on this machine")
+    expect.set_options(timeout=PATIENCE)
+    asked: list[str] = []
+    complaints: list[str] = []
+    with sync_playwright() as playwright:
+        environment: dict[str, str | float | bool] = {**os.environ, "SHOAL_CHROMIUM": str(path)}
+        flags = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=NICED, args=flags, env=environment)
+        page = browser.new_page(color_scheme="dark")
+        page.set_default_timeout(PATIENCE)
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto((site / "words.html").as_uri())
+        expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
+        page.locator("input.md-search__input").click()
+        page.locator("input.md-search__input").press_sequentially("guarantees")
+        expect(page.locator(".md-search-result__item a", has_text="Guarantees").first).to_be_attached()
+        browser.close()
+    assert {url for url in asked if not url.startswith(("file:", "about:"))} == set()
+    assert len(asked) > 5
+    assert complaints == []

