@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import gzip
 import io
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import asyncpg
 import pytest
 
 from shoal.sink.outputs import FORMATS
@@ -124,6 +126,35 @@ def test_rows_that_are_missing_are_told(cli: Cli, tmp_path: Path, site: str) -> 
     code, _, err = cli("export", "printed", "-o", "copy.csv")
     assert code == 2
     assert "the rows of job printed are in no file" in err
+
+
+def in_order(row: object) -> str:
+    return json.dumps(row, sort_keys=True)
+
+
+async def emptied(url: str, *tables: str) -> None:
+    connection = await asyncpg.connect(url)
+    await connection.execute(f"TRUNCATE {', '.join(tables)}")
+    await connection.close()
+
+
+def test_rows_are_read_from_postgresql(cli: Cli, tmp_path: Path, site: str, postgres: str) -> None:
+    write_spider(tmp_path, site, pages=3)
+    assert cli("crawl", "shop.py", "-o", postgres)[0] == 0
+    assert cli("crawl", "shop.py", "--job", "other", "-o", "rows.jsonl")[0] == 0
+    code, _, err = cli("export", "shop", "-o", "copy.jsonl")
+    assert code == 0, err
+    wanted = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    copied = [json.loads(line) for line in (tmp_path / "copy.jsonl").read_text().splitlines()]
+    assert sorted(map(in_order, copied)) == sorted(map(in_order, wanted))
+    code, _, err = cli("export", "shop", "--item", "nobody", "-o", "none.jsonl")
+    assert code == 0, err
+    asyncio.run(emptied(postgres, "product", "review"))
+    code, _, err = cli("export", "shop", "-o", "gone.jsonl")
+    assert code == 3
+    assert "has no rows of job shop in tables that Shoal made" in err
+    assert "those with columns of your own are not" in err
+    assert postgres.partition("@")[0] not in err
 
 
 @pytest.mark.parametrize("name", ["rows.csv", "rows.json.gz", "rows.parquet", "p.jsonl -o all.xml"])

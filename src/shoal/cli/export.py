@@ -92,6 +92,11 @@ def _sources(
         return await find_sources(frontier, job, files, item)
 
     found, total = ask(store, look)
+    for source in found.files:
+        if source.place.kind == "database":
+            say(
+                f"{source.place.target}: tables that Shoal made are read; those with columns of your own are not"
+            )
     if left_out := check_sources(found, job, given=bool(files)):
         say(left_out)
     return found, total

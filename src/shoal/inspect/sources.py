@@ -37,6 +37,15 @@ class Kinds(Protocol):
     def items(self, committed: int) -> Iterator[ItemRow]: ...
 
 
+class RowSource(Protocol):
+    @property
+    def place(self) -> Place: ...
+
+    def rows(self) -> Iterator[ItemRow]:
+        """All rows, with their kinds as far as those are known."""
+        ...
+
+
 class Source(Struct, frozen=True):
     """A file with rows."""
 
@@ -102,7 +111,7 @@ class ObjectSource(Struct, frozen=True):
 
 
 class Sources(Struct, frozen=True):
-    files: tuple[Source | ObjectSource, ...]  # together they have every row once
+    files: tuple[RowSource, ...]  # together they have every row once
     elsewhere: tuple[str, ...] = ()  # outputs of the job that are not on this machine
     no_files: bool = False  # its rows went to a database, an object store or standard output
 

@@ -5,19 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from shoal.errors import SinkError, UsageError
 from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import Job
 from shoal.inspect.job import unknown_job
-from shoal.inspect.sources import ObjectSource, Source, Sources, given_sources, kind_in, sources_of
+from shoal.inspect.sources import RowSource, Sources, given_sources, kind_in, sources_of
 from shoal.jobs.note import note_of
 from shoal.settings import Settings
 from shoal.sink import lines_of
 from shoal.sink.exporting import Exporter
 from shoal.sink.outputs import Place, read_output
 from shoal.sink.reading import ItemRow
+
+if TYPE_CHECKING:
+    from shoal.sink.postgres.reading import PostgresSource
 
 _STEP = 1_000  # rows between two signs of progress
 
@@ -29,7 +35,23 @@ async def find_sources(frontier: Frontier, name: str, files: Sequence[str], item
         raise await unknown_job(frontier, name)
     if files:
         return given_sources(files, await frontier.journals(name)), job.counters.items
-    return await sources_of(frontier, job, item), job.counters.items
+    found = await sources_of(frontier, job, item)
+    places = read_output(lines_of(note_of(job.spec).output) or None, stored=True)
+    if len(places) == 1 and places[0].kind == "database" and not places[0].item:
+        # Rows with the same key are one row there: how many there must be is not known.
+        return Sources((_database(places[0], job),)), 0
+    return found, job.counters.items
+
+
+def _database(place: Place, job: Job) -> PostgresSource:
+    from shoal.sink.postgres.address import read_address
+
+    try:
+        from shoal.sink.postgres.reading import PostgresSource
+    except ModuleNotFoundError as error:
+        raise UsageError(f"PostgreSQL needs {error.name}: pip install 'shoal[postgres]'") from None
+    shown = replace(place, target=read_address(place.target).shown)
+    return PostgresSource(shown, place.target, job.spec.name, expected=bool(job.counters.items))
 
 
 async def check_places(frontier: Frontier, places: Sequence[Place]) -> None:
@@ -52,8 +74,8 @@ def check_sources(found: Sources, job: str, *, given: bool) -> str:
     the files (`given`)."""
     if found.no_files:
         raise UsageError(
-            f"the rows of job {job} are in no file, but went to a database, to standard output or to several places of"
-            " an object store: only files, and one such place, can be exported"
+            f"the rows of job {job} are in no file, but went to standard output or to several places of an object store"
+            " or a database: only files, databases, and one place of an object store can be exported"
         )
     if not found.elsewhere:
         return ""
@@ -67,7 +89,7 @@ def check_sources(found: Sources, job: str, *, given: bool) -> str:
 
 
 def write_rows(
-    sources: Sequence[Source | ObjectSource],
+    sources: Sequence[RowSource],
     places: Sequence[Place],
     settings: Settings,
     *,
@@ -97,7 +119,7 @@ def write_rows(
         exporter.discard()
 
 
-def _rows(source: Source | ObjectSource, item: str) -> Iterator[ItemRow]:
+def _rows(source: RowSource, item: str) -> Iterator[ItemRow]:
     """The rows with their kinds, as far as they say it."""
     for kind, row in source.rows():
         kind = kind or kind_in(row)
