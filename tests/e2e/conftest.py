@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def cli(
 ) -> Callable[..., tuple[int, str, str]]:
     """Runs a command line in an empty directory; answers exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # a spider's folder is added to it
     for name in [name for name in os.environ if name.startswith("SHOAL_")]:
         monkeypatch.delenv(name)
 

@@ -288,8 +288,10 @@ def test_ctrl_c_and_a_debugger(site: VisitedSite, tmp_path: Path) -> None:
             terminal.expect(">>> ")
             terminal.type("stops()\n")
             terminal.expect("(Pdb) ")
-            terminal.type("page.text('h1')\nc\n")
+            terminal.type("page.text('h1')\n")
             terminal.expect("'Lamps'")
+            terminal.expect("(Pdb) ")
+            terminal.type("c\n")
             terminal.expect("1 item")
             terminal.expect(">>> ")
             terminal.type("endless()\n")
@@ -303,7 +305,7 @@ def test_ctrl_c_and_a_debugger(site: VisitedSite, tmp_path: Path) -> None:
                 terminal.process.send_signal(signal.SIGINT)
                 terminal.expect("KeyboardInterrupt\n>>> ")
             terminal.type('page.text("h1")\n')
-            terminal.expect("'Lamps'")
+            terminal.expect("'Lamps'\n>>> ")
             terminal.type("\x04")
             assert terminal.end() == 0
     finally:
@@ -325,14 +327,18 @@ def test_the_prompt_of_ipython(site: VisitedSite, tmp_path: Path) -> None:
     environ = {"IPYTHONDIR": str(tmp_path / "ipython"), "IPY_TEST_SIMPLE_PROMPT": "1"}
     with Terminal([*SHOAL, "shell", f"{site.url}/"], tmp_path, environ) as terminal:
         terminal.expect("fetched now")
-        terminal.expect("In [1]:")
+        terminal.expect("In [1]: ")
         terminal.type('follow("li a")\n')
         terminal.expect(f"Out[1]: <Page 200 {site.url}/lamp")
+        terminal.expect("In [2]: ")
         terminal.type('(await page.fetch("/")).text("h1"), page.text("h1")\n')
         terminal.expect("Out[2]: ('Lamps', 'Lamp')")
+        terminal.expect("In [3]: ")
         terminal.type('css("a")\n')
         terminal.expect('0  <a class="up" href="/">up</a>')
+        terminal.expect("In [4]: ")
         terminal.type('fetch("ftp://x/")\n')
         assert "Traceback" not in terminal.expect("UrlError: ftp://x/: only http and https")
+        terminal.expect("In [5]: ")
         terminal.type("\x04")
         assert terminal.end() == 0
