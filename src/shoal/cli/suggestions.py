@@ -22,6 +22,7 @@ OTHER_WORDS: Mapping[str, str] = {
     "genspider": "init --spider",
     "get": "fetch",
     "health": "doctor",
+    "help": "--help",
     "info": "doctor",
     "items": "rows",
     "job": "status",
@@ -49,6 +50,7 @@ OTHER_WORDS: Mapping[str, str] = {
     "test": "try",
     "ui": "dashboard",
     "validate": "check",
+    "version": "--version",
     "view": "shell",
     "watch": "top",
     "web": "dashboard",
@@ -94,7 +96,7 @@ def _command_meant(word: str, family: Any, path: str, *, is_root: bool) -> str:
         return f"{path} crawl {word}"
     lower = word.lower()
     other = OTHER_WORDS.get(lower, "") if is_root else ""
-    if other.partition(" ")[0] in names:
+    if other.startswith("--") or other.partition(" ")[0] in names:
         return f"{path} {other}"
     if close := _closest(lower, names, 0.6):
         return f"{path} {close}"
