@@ -134,9 +134,9 @@ def test_every_decision_is_listed() -> None:
     decisions = ROOT / "docs" / "adr"
     titles = {path.name: path.read_text("utf-8").split("\n")[0] for path in decisions.glob("0*.md")}
     rows = re.findall(
-        r"^(\d+\. )\[(.+)\]\((.+)\)$", (decisions / "README.md").read_text("utf-8"), re.MULTILINE
+        r"^\| (\d+) \| \[(.+)\]\((.+)\) \|$", (decisions / "README.md").read_text("utf-8"), re.MULTILINE
     )
-    assert {name: f"# {number}{title}" for number, title, name in rows} == titles
+    assert {name: f"# {number}. {title}" for number, title, name in rows} == titles
 
 
 def test_in_a_browser_from_the_disk(site: Path) -> None:
