@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import enum
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -238,6 +239,17 @@ async def later(): return 5
 """
 
 
+@pytest.fixture(autouse=True)
+def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if "shop" in name or name == "decorating":
+            del sys.modules[name]
+
+
 @pytest.fixture
 def shop_file(tmp_path: Path) -> Path:
     path = tmp_path / "shop.py"
@@ -253,6 +265,23 @@ def test_a_file_with_one_factory(shop_file: Path) -> None:
     assert (made.made_by.factory, made.made_by.arguments) == ("shop:spider", ("category=toys",))
 
 
+def test_a_factory_may_be_decorated(shop_file: Path) -> None:
+    (shop_file.parent / "decorating.py").write_text(
+        "import functools\ndef kept(function):\n"
+        "    @functools.wraps(function)\n    def call(*args, **named):\n        return function(*args, **named)\n"
+        "    return call\n"
+    )
+    decorated = FILE.replace(
+        "def spider", "from decorating import kept\nfrom datetime import date\n@kept\ndef spider", 1
+    )
+    shop_file.write_text(
+        decorated.replace('category: str = "all"', 'category: str = "all", day: date | None = None')
+    )
+    assert load_spider(str(shop_file), ["category=toys", "day=2031-05-30"]).name == "toys"
+    shop_file.write_text(FILE.replace("def spider", "import functools\n@functools.cache\ndef spider", 1))
+    assert load_spider(f"{shop_file}:spider", ["category=toys"]).name == "toys"
+
+
 def test_a_function_that_returns_no_spider(shop_file: Path) -> None:
     with pytest.raises(SpiderError, match=r"shop.py:odd\(\) returned a int; it must return a Spider"):
         load_spider(f"{shop_file}:odd", ["page=x"])
@@ -263,7 +292,12 @@ def test_a_function_that_returns_no_spider(shop_file: Path) -> None:
 def test_a_spider_that_is_made_by_a_function_of_its_file_takes_no_arguments(shop_file: Path) -> None:
     shop_file.write_text(FILE + "made = spider()\n")
     assert load_spider(str(shop_file)).made_by is None
-    with pytest.raises(UsageError, match="spider 'all' takes no arguments"):
+    with pytest.raises(
+        UsageError, match=r"spider 'all' takes no arguments: is one of these meant: \S+shop.py:spider\?"
+    ):
+        load_spider(str(shop_file), ["category=toys"])
+    shop_file.write_text("from shoal import Spider\nbooks = Spider('b', 'https://a.example/')\n")
+    with pytest.raises(UsageError, match="spider 'b' takes no arguments: write a function that does"):
         load_spider(str(shop_file), ["category=toys"])
 
 

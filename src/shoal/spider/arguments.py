@@ -135,7 +135,7 @@ class Factory(Struct, frozen=True):
             for name, one in signature.parameters.items()
             if one.annotation is not _REQUIRED
         }
-        names = getattr(self.function, "__globals__", {})
+        names = getattr(inspect.unwrap(self.function), "__globals__", {})
         try:
             return get_type_hints(SimpleNamespace(__annotations__=given), names, names, include_extras=True)
         except Exception as error:
@@ -301,10 +301,15 @@ def _noted(parameter: Parameter, value: Any, texts: Sequence[str]) -> tuple[str,
     if parameter.secret:
         where_it_is = len(texts) == 1 and _REFERENCE.match(texts[0]) is not None
         return (texts[0] if where_it_is else MASK), where_it_is
-    plain = msgspec.to_builtins(value, enc_hook=str)
-    text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    text = as_text(value)
     shown = without_secrets(text)
     return shown, shown == text
+
+
+def as_text(value: Any) -> str:
+    """A value as it is written after NAME=."""
+    plain = msgspec.to_builtins(value, enc_hook=str)
+    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
 
 
 def _found(name: str, text: str) -> str:

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from inspect import isfunction
+from inspect import isclass, isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -31,18 +31,23 @@ def load_spider(spec: str, arguments: Sequence[str] = ()) -> Spider:
     if isinstance(found, Factory):
         spider = make_spider(found, arguments)
     elif arguments:
-        raise _no_arguments(found.name)
+        address = spec.partition(":")[0]
+        raise _no_arguments(found.name, _factories(_load(address, spec), address).values())
     else:
         spider = found
     spider.handler_named("")  # raises for a spider without handlers
     return spider
 
 
-def _no_arguments(name: str) -> UsageError:
-    return UsageError(
-        f"spider {name!r} takes no arguments: write a function that does and returns it, such as "
-        "def spider(category: str) -> Spider"
+def _no_arguments(name: str, others: Iterable[Factory]) -> UsageError:
+    """`others`: functions beside the spider that do take some."""
+    known = ", ".join(other.address for other in others)
+    what = (
+        f"is one of these meant: {known}?"
+        if known
+        else ("write a function that does and returns it, such as def spider(category: str) -> Spider")
     )
+    return UsageError(f"spider {name!r} takes no arguments: {what}")
 
 
 def find_spider(spec: str) -> Spider | Factory:
@@ -70,7 +75,7 @@ def load_spiders(specs: Iterable[str], arguments: Sequence[str] = ()) -> dict[st
     """Every spider at these addresses, by name. Where there are functions only, those that they make."""
     spiders, factories = load_all(specs)
     if spiders and arguments:
-        raise _no_arguments(next(iter(spiders)))
+        raise _no_arguments(next(iter(spiders)), factories.values())
     return spiders or {one.name: one for one in (make_spider(made, arguments) for made in factories.values())}
 
 
@@ -206,7 +211,7 @@ def _named(module: ModuleType, address: str, name: str) -> Spider | Factory:
     found = getattr(module, name, None)
     if isinstance(found, Spider):
         return found
-    if isfunction(found):
+    if callable(found) and not isclass(found):
         return Factory(found, f"{address}:{name}")
     names = [*_spiders(module), *_factories(module, address)]
     choices = ", ".join(f"{address}:{other}" for other in names) or "none"

@@ -6,7 +6,7 @@ import inspect
 
 from rich.text import Text
 
-from shoal.spider.arguments import Factory, Parameter
+from shoal.spider.arguments import Factory, Parameter, as_text
 from shoal.spider.spider import Spider
 from shoal.terminal.console import safe, stdout, table
 from shoal.text import MASK
@@ -29,7 +29,9 @@ def print_arguments(found: Spider | Factory, spec: str) -> None:
 def _default(one: Parameter) -> Text:
     if one.required:
         return Text("required", "yellow")
-    return safe(MASK if one.secret and one.default else str(one.default), "dim")
+    if one.default is None:
+        return Text("none", "dim")
+    return safe(MASK if one.secret and one.default else as_text(one.default), "dim")
 
 
 def _meaning(one: Parameter) -> str:
