@@ -97,3 +97,4 @@ TRACEBACK = 16 * KB  # characters of the end of a handler's traceback: a message
 
 # -- what an operator sets
 HOST_TABLES = 10_000  # settings for hosts, of a job or of a store: all are read with the job. Beyond: refused
+ARGUMENTS = 4_000  # characters of a spider's arguments, which are noted with the job. Beyond: refused

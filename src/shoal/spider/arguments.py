@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import inspect
+import json
 import os
 import re
 import shlex
@@ -36,6 +37,7 @@ from msgspec.inspect import (
 )
 
 from shoal.errors import SpiderError, UsageError
+from shoal.limits import ARGUMENTS
 from shoal.spider.spider import Spider, place_of_code
 from shoal.text import MASK, command, without_secrets
 from shoal.typed_text import describe, parse
@@ -55,6 +57,7 @@ _SECRET_NAME = re.compile(
     re.I,
 )
 _KEY = re.compile(r"[\w-]+:\w+(\s|\Z)")
+_LONGEST_KEY = 5 * ARGUMENTS  # with quotes; a store may hold anything
 _REFERENCE = re.compile(r"(env|file):")
 _READABLE = 24  # characters of a job's name that tell its arguments
 _SHORT = 4  # shorter values are no secrets, and would blot out half of a message
@@ -90,7 +93,9 @@ class Parameter(Struct, frozen=True):
         try:
             plain = [parse(self.info, text) for text in texts]
             value: Any = [one for part in plain for one in _listed(part)] if many else plain[0]
-            return msgspec.convert(value, self.hint, strict=False, dec_hook=_path)
+            value = msgspec.convert(value, self.hint, strict=False, dec_hook=_path)
+            as_text(value)  # what cannot be written down, such as a number that is none, cannot be noted
+            return value
         except (ValueError, RecursionError, msgspec.ValidationError):
             shown = MASK if self.secret else texts[0][:40]
             raise UsageError(f"-a {self.name}={shown}: {self.name} must be {self.allowed}") from None
@@ -235,7 +240,7 @@ def spider_key(spider: Spider) -> str:
 
 def read_key(key: str) -> tuple[str, tuple[str, ...]]:
     """The factory and the arguments in what a job calls its spider; ("", ()) for a spider that was not made by one."""
-    if not _KEY.match(key):
+    if not _KEY.match(key) or len(key) > _LONGEST_KEY:
         return "", ()
     try:
         factory, *pairs = shlex.split(key)
@@ -262,8 +267,25 @@ def _by_name(pairs: Sequence[str]) -> dict[str, list[str]]:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
             raise UsageError(f"-a {name[:40]}: write it as name=value, for example -a category=books")
+        if not text.isascii() and not _is_utf8(text):
+            raise UsageError(f"-a {name[:40]}: its value is not UTF-8 text")
         texts.setdefault(name.strip(), []).append(text)
+    length = sum(map(len, pairs))
+    if length > ARGUMENTS:
+        raise UsageError(
+            f"-a: arguments of {length:,} characters, at most {ARGUMENTS:,} are noted with a job: put them in a file, "
+            "and give its path"
+        )
     return texts
+
+
+def _is_utf8(text: str) -> bool:
+    """Bytes of the command line that are not, are lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _parameter(name: str, hint: Any, default: Any, where: str) -> Parameter:
@@ -309,7 +331,7 @@ def _noted(parameter: Parameter, value: Any, texts: Sequence[str]) -> tuple[str,
 def as_text(value: Any) -> str:
     """A value as it is written after NAME=."""
     plain = msgspec.to_builtins(value, enc_hook=str)
-    return plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False, allow_nan=False)
 
 
 def _found(name: str, text: str) -> str:

@@ -20,6 +20,7 @@ from shoal.inspect.held_back import Holdup, Holdups
 from shoal.inspect.job import left_over, waits_for
 from shoal.inspect.json_form import sorted_jobs
 from shoal.inspect.overview import LATELY, JobView, Overview, PageInFlight
+from shoal.inspect.row_layout import one_line
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import side_by_side, versions_of
 from shoal.spider.arguments import read_key
@@ -275,7 +276,7 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
 def _arguments(jobs: Sequence[JobView]) -> list[tuple[str, str]]:
     """The jobs that have arguments, and these."""
     found = [(one.job.spec.name, " ".join(read_key(one.job.spec.spider)[1])) for one in jobs]
-    return [(humanize.printable(name), humanize.printable(said)) for name, said in found if said]
+    return [(humanize.printable(name), one_line(said)) for name, said in found if said]
 
 
 def _arguments_table(made: Sequence[tuple[str, str]], rows: int) -> Table:
