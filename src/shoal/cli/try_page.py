@@ -17,6 +17,7 @@ from shoal.errors import ShoalError, UsageError
 if TYPE_CHECKING:
     from shoal.develop.trying import Tried
     from shoal.spider.loading import SpiderSource
+    from shoal.spider.spider import Spider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +100,16 @@ def try_page(
 
 def _try(plan: TryPlan, *, every: bool, as_json: bool) -> bool:
     """Whether anything came of it."""
+    from shoal.develop.watching import without_bytecode
     from shoal.engine.event_loop import run_loop
     from shoal.telemetry.printing import give_stdout_back, take_stdout
 
     if not sys.stdout.isatty():  # what the spider prints is no result
         take_stdout()
     try:
-        tried = run_loop(_tried(plan))
+        with without_bytecode():
+            spider = plan.source.load()
+        tried = run_loop(_tried(plan, spider))
     finally:
         give_stdout_back()
     if as_json:
@@ -120,15 +124,12 @@ def _try(plan: TryPlan, *, every: bool, as_json: bool) -> bool:
     return tried.error is None and not tried.is_empty
 
 
-async def _tried(plan: TryPlan) -> Tried:
+async def _tried(plan: TryPlan, spider: Spider) -> Tried:
     from shoal.config import load
     from shoal.develop.choosing import page_for
     from shoal.develop.page_source import find_page
     from shoal.develop.trying import check_is_page, run_handler
-    from shoal.develop.watching import without_bytecode
 
-    with without_bytecode():
-        spider = plan.source.load()
     if plan.handler:
         spider.handler_named(plan.handler)
     settings = load(plan.config, spider.settings, os.environ, plan.given)

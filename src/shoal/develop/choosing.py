@@ -26,7 +26,8 @@ async def page_for(
     browser: bool = False,
 ) -> Found:
     """A page for that handler; "": for the handler of the spider's start."""
-    request = await first_start(spider)
+    request, typed = await _first(spider)
+    trusted = [request.url] if typed or settings.trust_start else []
     first = spider.handler_named(request.handler).name
 
     async def find(target: Request) -> Found:
@@ -38,6 +39,7 @@ async def page_for(
             offline=offline,
             refresh=refresh,
             browser=browser,
+            typed=trusted,
         )
 
     if not handler or handler == first:
@@ -59,9 +61,15 @@ async def page_for(
 
 
 async def first_start(spider: Spider) -> Request:
+    request, _ = await _first(spider)
+    return request
+
+
+async def _first(spider: Spider) -> tuple[Request, bool]:
+    """The first start request, and whether a person typed it."""
     if spider.reads_stdin():
         raise UsageError(f"spider {spider.name!r} reads its start URLs from standard input: give a URL")
     async with aclosing(spider.starts()) as starts:
-        async for _, request, _ in starts:
-            return request
+        async for _, request, typed in starts:
+            return request, typed
     raise UsageError(f"the start of spider {spider.name!r} gives no URL: give one")

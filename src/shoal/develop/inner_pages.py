@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -19,11 +20,15 @@ from shoal.spider.spider import Spider
 
 
 class InnerPages:
-    def __init__(self, spider: Spider, settings: Settings, cache: Path | None, offline: bool) -> None:
+    def __init__(
+        self, spider: Spider, settings: Settings, cache: Path | None, offline: bool, typed: Sequence[str]
+    ) -> None:
+        """`typed`: URLs that a person wrote: their hosts may be private."""
         self._spider = spider
         self._settings = settings
         self._cache = cache
         self._offline = offline
+        self._typed = typed
         self.fetched: list[tuple[str, str]] = []  # URL, and where the page was found
 
     async def fetch(
@@ -37,6 +42,7 @@ class InnerPages:
                 settings=self._settings,
                 cache=self._cache,
                 offline=self._offline,
+                typed=self._typed,
             )
         except PageMissing as error:
             raise FetchFailed(url, error.kind, error.detail) from None

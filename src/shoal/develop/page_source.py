@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -56,15 +56,18 @@ async def find_page(
     refresh: bool = False,
     browser: bool = False,
     handler: str = "",
+    typed: Sequence[str] = (),
     stays_open: AsyncExitStack | None = None,
 ) -> Found:
     """The page at a URL (https:// may be left out), of a request, or in a saved file. `offline`: nothing is fetched.
-    `refresh`: it is fetched though the cache has it. `handler`: the one that a URL is for. `stays_open`: a
+    `refresh`: it is fetched though the cache has it. `handler`: the one that a URL is for. `typed`: URLs that a
+    person wrote, besides a `target` that is text and the spider's start: their hosts may be private. `stays_open`: a
     browser that has fetched it stays until this is closed. Raises PageMissing if there is no answer."""
     if isinstance(target, str):
         if (path := saved_file(target)) is not None:
             return read_saved(path, spider, settings)
         target = Request(url=typed_url(target), handler=handler)
+        typed = [*typed, target.url]
     admission = _admission(spider, settings, target.url)
     task = admission.admit(target)
     if isinstance(task, Refused):
@@ -83,7 +86,8 @@ async def find_page(
             if place
             else "it is in no cache, and --offline fetches nothing",
         )
-    return await _fetch(target, spider, settings, cache, browser, stays_open)
+    typed = [*typed, *(spider.start_urls_known() if spider is not None else ())]
+    return await _fetch(target, spider, settings, cache, browser, typed, stays_open)
 
 
 def _admission(spider: Spider | None, settings: Settings, url: str) -> Admission:
@@ -173,6 +177,7 @@ async def _fetch(
     settings: Settings,
     cache: Path | None,
     browser: bool,
+    typed: Sequence[str],
     stays_open: AsyncExitStack | None,
 ) -> Found:
     from shoal.inspect.single_page import look  # what fetches takes a while to import
@@ -181,7 +186,9 @@ async def _fetch(
     if browser:
         _check_browser(settings)
     rendering = Rendering() if browser else None
-    report = await look(request, settings, rendering=rendering, spider=spider, stays_open=stays_open)
+    report = await look(
+        request, settings, rendering=rendering, spider=spider, typed=typed, stays_open=stays_open
+    )
     task, response = report.task, report.outcome
     if isinstance(response, Failure):
         detail = (

@@ -149,6 +149,11 @@ class Shell:
         """Waits for it; but where an event loop runs, as in a line with `await`, the caller does."""
         return coroutine if asyncio._get_running_loop() is not None else self.run(coroutine)
 
+    @property
+    def typed(self) -> list[str]:
+        """The URL of the page: its host may be private, so links of the page to it may be followed."""
+        return [self._found.response.url] if self._found is not None else []
+
     async def _fetch(self, target: str | Request, refresh: bool, browser: bool | None) -> Page:
         sources = self._sources
         async with AsyncExitStack() as stack:
@@ -160,6 +165,7 @@ class Shell:
                 offline=sources.offline,
                 refresh=refresh,
                 browser=sources.browser if browser is None else browser,
+                typed=self.typed,
                 stays_open=stack,
             )
             await self.close()
@@ -305,6 +311,7 @@ class _Inner:
                 settings=sources.settings,
                 cache=sources.cache,
                 offline=sources.offline,
+                typed=shell.typed,
             )
         except PageMissing as error:
             raise FetchFailed(request.url, error.kind, error.detail) from None

@@ -142,7 +142,8 @@ class _Attempt:
         self.clock.at = found.at + found.response.elapsed
         self._tally = Tally()
         self._links = _Links(spider, settings)
-        self._inner = InnerPages(spider, settings, cache, offline)
+        # The host of the page was allowed, or it would not be here.
+        self._inner = InnerPages(spider, settings, cache, offline, [found.response.url])
         self._yielded = Yielded()
         self._before: list[object] = []  # what a generator yields, until it fails
         self._seconds = 0.0

@@ -7,14 +7,14 @@ import os
 import random
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
 from yarl import URL
 
-from shoal.admit import Admission, origin
+from shoal.admit import Admission, origin, sent_url
 from shoal.clock import SystemClock
 from shoal.engine.handling import RobotsDirectives
 from shoal.engine.page_hooks import PageHooks
@@ -61,17 +61,19 @@ async def look(
     *,
     rendering: Rendering | None = None,
     spider: Spider | None = None,
+    typed: Sequence[str] | None = None,
     stays_open: AsyncExitStack | None = None,
 ) -> PageReport:
     """`spider`: its hooks change the request, as in a crawl. The answer is left as it is: whoever handles the page
-    calls the hooks for that. `stays_open`: the browser stays until this stack is closed, so that the page can be
-    worked on."""
+    calls the hooks for that. `typed`: the URLs that a person wrote, whose hosts may be private; None: this one.
+    `stays_open`: the browser stays until this stack is closed, so that the page can be worked on."""
     request = Request(url=asked) if isinstance(asked, str) else asked
     admission = Admission(settings, [request.url])
     task = admission.admit(request)
     if isinstance(task, Refused):
         raise UrlError(f"{task.url}: refused ({task.reason}), so a crawl would not fetch it")
-    guard = Guard(settings.allow_network, [_host_and_port(task.url)])
+    allowed = [task.url] if typed is None else [url for one in typed if (url := sent_url(one)) is not None]
+    guard = Guard(settings.allow_network, map(_host_and_port, allowed))
     find_pools(settings, [], os.environ)
     transport = _routes(settings, guard)
     async with AsyncExitStack() as stack:
