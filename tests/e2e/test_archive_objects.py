@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from collections import Counter
@@ -16,11 +17,13 @@ import shoal
 from shoal import Page, Spider
 from shoal.archive.reader import archive_files
 from shoal.archive.records import Exchange, Metadata, Records, encode, new_id
+from shoal.cli import run
 from shoal.errors import SinkError, UsageError
 from shoal.model import Response, Task
 from shoal.runtime.submit import place_on_fleet
 from shoal.settings import Settings
 from shoal.sink.objects.object_archive import ObjectArchive, spool_folder
+from shoal.sink.objects.object_parts import MANIFEST, read_name
 from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
 from shoal.sink.warc_files import place_of
@@ -176,6 +179,46 @@ async def test_a_store_that_is_away_gets_the_files_later(
     front.status = 0
     await crawl(a_spider(site))
     assert archived() == Counter(range(PAGES))
+
+
+SPIDER = """
+from shoal import Spider
+spider = Spider("shop", start="http://shop.example/")
+
+@spider.handler
+def page(page):
+    yield {"n": int(page.url.rpartition("/")[2])}
+"""
+
+
+def rows_at(url: str) -> list[int]:
+    """The rows that the manifest leads to; there are no other parts."""
+    store = ObjectStore(url)
+    [part] = json.loads(store.get(MANIFEST) or b"")["parts"]
+    assert [key for key in store.sizes() if read_name(key)] == [part["name"]]
+    data = gzip.decompress(store.get(part["name"]) or b"")
+    assert part["rows"] == data.count(b"\n")
+    return [json.loads(line)["n"] for line in data.splitlines()]
+
+
+def test_rows_of_an_extraction_go_to_an_object_store(
+    front: S3Front, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("shop.py").write_text(SPIDER)
+    for count in (3, 5):
+        Path(f"{count}.warc.gz").write_bytes(b"".join(record(number).data for number in range(count)))
+    command = ("extract", "shop.py", "--processes", "1", "-q", "--from")
+    url = "s3://bucket/shop/rows.jsonl.gz"
+    assert run([*command, "3.warc.gz", "-o", url, "-o", "page=rows.csv"]) == 0
+    assert rows_at(url) == [0, 1, 2]
+    assert run([*command, "5.warc.gz", "-o", url]) == 3
+    assert "holds rows already; --fresh replaces them" in capsys.readouterr().err
+    assert rows_at(url) == [0, 1, 2]
+    assert run([*command, "5.warc.gz", "-o", url, "--fresh"]) == 0
+    assert rows_at(url) == list(range(5))
+    assert run([*command, "5.warc.gz", "-o", "s3://bucket/{item}.jsonl.gz"]) == 0
+    assert rows_at("s3://bucket/page.jsonl.gz") == list(range(5))
+    assert [path.name for path in Path().glob(".*.extract")] == []
 
 
 async def test_what_cannot_be(front: S3Front, site: str) -> None:

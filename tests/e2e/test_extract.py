@@ -202,7 +202,7 @@ def test_several_outputs(cli: Cli, tmp_path: Path) -> None:
     code, _, said = cli("extract", "shop.py", "--from", "pages", "-o", "{item}-of-{job}.jsonl")
     assert (code, "-of-shop.jsonl already holds" in said) == (3, True)
     code, _, said = cli("extract", "shop.py", "--from", "pages", "-o", "postgresql://localhost/db")
-    assert (code, "files and standard output only" in said) == (2, True)
+    assert (code, "files, object stores and standard output only" in said) == (2, True)
     Path("none.jsonl").write_text("old")
     assert cli("extract", "shop.py", "--from", "pages", *outputs, "--fresh")[0] == 0
     assert Path("none.jsonl").read_text() == ""
