@@ -12,6 +12,8 @@ from threading import Event, Thread
 
 import pytest
 
+from shoal.fetch.browser.executable import available, why_not
+from shoal.settings import Settings
 from visited_site import VisitedSite, visited_site
 
 Cli = Callable[..., tuple[int, str, str]]
@@ -209,6 +211,31 @@ async def inner(page):
     assert code == 1
     assert "forbidden_address" in err
     assert site.visits() == ["/lamp/1", "/"]
+
+
+def test_a_page_that_is_open_in_a_browser(cli: Cli, site: VisitedSite) -> None:
+    """One from the cache is not open: it is fetched again, if the handler clicks."""
+    if not available(Settings()):
+        pytest.skip(why_not(Settings()))  # under CI that is a failure
+    Path("app.py").write_text(
+        f"""
+from shoal import Spider
+spider = Spider("app", start={site.url + "/app"!r}, rate=0, robots=False, browser_wait="load")
+
+@spider.handler(lane="browser")
+async def app(page):
+    await page.click("button")
+    yield {{"said": page.text("h1")}}
+"""
+    )
+    site.pages["/app"] = (
+        "<h1>-</h1><button onclick=\"document.querySelector('h1').textContent='clicked'\">x</button>"
+    )
+    for _ in range(2):
+        code, out, err = cli("try", "app.py", "--json")
+        assert code == 0, err
+        assert json.loads(out)["rows"] == [{"item": "app", "row": {"said": "clicked"}}]
+    assert site.visits().count("/app") == 2
 
 
 WATCHED = """

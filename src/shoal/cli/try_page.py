@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from shoal.errors import ShoalError, UsageError
 
 if TYPE_CHECKING:
     from shoal.develop.trying import Tried
+    from shoal.settings import Settings
     from shoal.spider.loading import SpiderSource
     from shoal.spider.spider import Spider
 
@@ -126,37 +128,49 @@ def _try(plan: TryPlan, *, every: bool, as_json: bool) -> bool:
 
 async def _tried(plan: TryPlan, spider: Spider) -> Tried:
     from shoal.config import load
-    from shoal.develop.choosing import page_for
-    from shoal.develop.page_source import find_page
-    from shoal.develop.trying import check_is_page, run_handler
+    from shoal.develop.trying import wants_a_browser
 
     if plan.handler:
         spider.handler_named(plan.handler)
     settings = load(plan.config, spider.settings, os.environ, plan.given)
+    tried = await _once(plan, spider, settings)
+    if wants_a_browser(tried) and not plan.offline:  # as in a crawl
+        tried = await _once(replace(plan, refresh=True), spider, settings)
+    return tried
+
+
+async def _once(plan: TryPlan, spider: Spider, settings: Settings) -> Tried:
+    from shoal.develop.choosing import page_for
+    from shoal.develop.page_source import find_page
+    from shoal.develop.trying import check_is_page, run_handler
+
     cache, offline = plan.cache, plan.offline
-    if plan.page:
-        found = await find_page(
-            plan.page,
-            spider=spider,
-            settings=settings,
-            cache=cache,
-            offline=offline,
-            refresh=plan.refresh,
-            browser=plan.browser,
-            handler=plan.handler,
-        )
-    else:
-        found = await page_for(
-            spider,
-            plan.handler,
-            settings=settings,
-            cache=cache,
-            offline=offline,
-            refresh=plan.refresh,
-            browser=plan.browser,
-        )
-    check_is_page(found)
-    return await run_handler(spider, found, plan.handler, settings=settings, cache=cache, offline=offline)
+    async with AsyncExitStack() as stack:
+        if plan.page:
+            found = await find_page(
+                plan.page,
+                spider=spider,
+                settings=settings,
+                cache=cache,
+                offline=offline,
+                refresh=plan.refresh,
+                browser=plan.browser,
+                handler=plan.handler,
+                stays_open=stack,
+            )
+        else:
+            found = await page_for(
+                spider,
+                plan.handler,
+                settings=settings,
+                cache=cache,
+                offline=offline,
+                refresh=plan.refresh,
+                browser=plan.browser,
+                stays_open=stack,
+            )
+        check_is_page(found)
+        return await run_handler(spider, found, plan.handler, settings=settings, cache=cache, offline=offline)
 
 
 def _watch(plan: TryPlan, *, every: bool, as_json: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -24,13 +24,15 @@ async def page_for(
     offline: bool = False,
     refresh: bool = False,
     browser: bool = False,
+    stays_open: AsyncExitStack | None = None,
 ) -> Found:
-    """A page for that handler; "": for the handler of the spider's start."""
+    """A page for that handler; "": for the handler of the spider's start. `refresh`: the page is fetched again, but not
+    the one that leads to it. `stays_open`: as for `find_page`."""
     request, typed = await _first(spider)
     trusted = [request.url] if typed or settings.trust_start else []
     first = spider.handler_named(request.handler).name
 
-    async def find(target: Request) -> Found:
+    async def find(target: Request, refresh: bool = refresh) -> Found:
         return await find_page(
             target,
             spider=spider,
@@ -40,11 +42,12 @@ async def page_for(
             refresh=refresh,
             browser=browser,
             typed=trusted,
+            stays_open=stays_open,
         )
 
     if not handler or handler == first:
         return await find(request)
-    start = await find(request)
+    start = await find(request, refresh=False)
     tried = await run_handler(spider, start, first, settings=settings, cache=cache, offline=offline)
     for one in tried.requests:
         if one.handler == handler and one.task is not None:

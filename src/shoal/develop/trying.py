@@ -27,7 +27,7 @@ from shoal.errors import PageMissing
 from shoal.html.page_links import join
 from shoal.model import Dead, Lease, Refused, Request, Retry, Row, Settlement, Task
 from shoal.runtime.admission import make_admission
-from shoal.settings import Settings
+from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import Yielded, collect, is_item
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler, Spider
@@ -97,6 +97,14 @@ def check_is_page(found: Found) -> None:
             f"the site answers with status {status}, which goes to no handler; handle_status = [{status}] changes that",
             kind=found.kind,
         )
+
+
+def wants_a_browser(tried: Tried) -> bool:
+    """Whether the handler failed because its page is from the cache, and not open in a browser."""
+    error, found = tried.error, tried.found
+    if error is None or found.task.lane != BROWSER or found.where not in ("cache", "archive"):
+        return False
+    return "needs a browser" in error.detail
 
 
 async def run_handler(
