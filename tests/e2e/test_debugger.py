@@ -49,6 +49,7 @@ async def product(page):
     for link in page.follow_all("a"):
         yield link
 """
+HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor: a panel hides it
 # The terminal becomes the one of the session, as in a shell: Ctrl-C reaches all processes of the command.
 SHOAL = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); from shoal.cli import main; main()"
 
@@ -140,6 +141,9 @@ def test_a_handler_stands_at_a_breakpoint_for_longer_than_it_may_take(desk: Desk
     assert "printed by the handler" in lines
     assert [line[9:] for line in lines if "WARNING" in line] == ["WARNING root: logged by the handler"]
     assert "╭─ shop finished" in "\n".join(lines)
+    before, _, after = terminal.text.partition("(Pdb) ")
+    assert before.rindex(SHOWN) > before.rindex(HIDDEN), "the panel has given way"
+    assert HIDDEN not in after
 
 
 def test_a_handler_that_is_named_stops_for_each_page(desk: Desk) -> None:

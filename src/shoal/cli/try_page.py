@@ -102,8 +102,11 @@ def try_page(
 
 def _try(plan: TryPlan, *, every: bool, as_json: bool) -> bool:
     """Whether anything came of it."""
+    from asyncio import CancelledError
+
     from shoal.develop.watching import without_bytecode
     from shoal.engine.event_loop import run_loop
+    from shoal.spider import debugging
     from shoal.telemetry.printing import give_stdout_back, take_stdout
 
     if not sys.stdout.isatty():  # what the spider prints is no result
@@ -111,7 +114,10 @@ def _try(plan: TryPlan, *, every: bool, as_json: bool) -> bool:
     try:
         with without_bytecode():
             spider = plan.source.load()
-        tried = run_loop(_tried(plan, spider))
+        with debugging.breakpoints():
+            tried = run_loop(_tried(plan, spider))
+    except CancelledError:  # somebody quit the debugger
+        raise KeyboardInterrupt from None
     finally:
         give_stdout_back()
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -174,7 +173,7 @@ class Handling:
             lost = self._failure(task, "browser_crash", str(error))
             return Settlement(lease, Retry(self._settings.retry_base, lost))
         except (Exception, SystemExit) as error:  # sys.exit() in a handler ends no crawl
-            _check_quit()
+            debugging.check_quit()
             if (failed := fetch_failed_in(error)) is not None:
                 return self._without_inner(lease, response, failed)
             self._tell_failure(task, handler, error)
@@ -233,7 +232,7 @@ class Handling:
         if isinstance(said, handlers.Drop):
             counts.add(with_reason(PAGES_DROPPED, str(said)))
             return Settlement(lease, Done(), counts=self._counts(lease.task, counts))
-        _check_quit()
+        debugging.check_quit()
         cause = said.__cause__
         trace = self._first_trace(str(said), cause) if cause is not None else False
         event("hook_failed", exc_info=trace, job=lease.task.job, url=lease.task.url, error=str(said))
@@ -328,12 +327,6 @@ class Handling:
 
     def _failure(self, task: Task, kind: str, detail: str) -> Failure:
         return Failure(kind, one_line(detail), at=self._clock.time(), attempt=task.attempt)
-
-
-def _check_quit() -> None:
-    """Somebody left the debugger by `quit`: the page goes back as if it had not been begun."""
-    if debugging.has_quit():
-        raise asyncio.CancelledError("the debugger was quit")
 
 
 def referrer_policy(page: Page) -> str:

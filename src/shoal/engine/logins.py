@@ -38,6 +38,8 @@ from shoal.hosts.session_notes import LoginState, SessionNote
 from shoal.model import Dead, Failure, Lease, Moved, Request, Response, Retry, Task
 from shoal.policy.outcomes import rule_for
 from shoal.settings import Settings
+from shoal.spider import debugging
+from shoal.spider.handlers import HandlerTimer
 from shoal.spider.inner import FetchFailed
 from shoal.spider.login import MAIN, Account, Login, LoginFailed, LoginSession
 from shoal.spider.page import Page
@@ -210,8 +212,11 @@ class Logins:
     async def _try(self, session: LoginSession, kept: Kept, holder: str) -> Trouble | None:
         """Why it failed; None: it did not."""
         renewing = asyncio.create_task(self._renew(kept, holder, asyncio.current_task()))
+        monotonic = self._clock.monotonic
+        timer = HandlerTimer(monotonic() + self._settings.handler_timeout, monotonic)
         try:
-            async with asyncio.timeout(self._settings.handler_timeout):
+            async with asyncio.timeout(None) as limit:
+                timer.interrupt(limit)
                 said = await self._login.function(session)
                 session.check_headers()
                 if said is False:
@@ -232,9 +237,11 @@ class Logins:
         except LoginFailed as error:
             return Trouble(_reason(session, str(error)))
         except (Exception, SystemExit) as error:
+            debugging.check_quit()
             where = place_of_error(error)
             return Trouble(_reason(session, error_line(error) + (f" ({where})" if where else "")))
         finally:
+            timer.stop()
             renewing.cancel()
 
     async def _renew(self, kept: Kept, holder: str, working: asyncio.Task[object] | None) -> None:

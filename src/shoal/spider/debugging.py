@@ -9,6 +9,7 @@ Everything here is about the process: a process has one terminal, and one `sys.b
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -78,9 +79,11 @@ def at_prompt() -> bool:
     return _state.since is not None
 
 
-def has_quit() -> bool:
-    """Whether the person has left the debugger by `quit`, which ends the crawl."""
-    return _state.quit
+def check_quit() -> None:
+    """Call it when the code of a user has raised something. If a person has left the debugger by `quit`, the page goes
+    back as if it had not been begun."""
+    if _state.quit:
+        raise asyncio.CancelledError("the debugger was quit")
 
 
 def is_attached() -> bool:

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, TextIO
 
+from rich.ansi import AnsiDecoder
+from rich.console import Console
 from rich.live import Live
+from rich.text import Text
 
 _EVERY = 0.1  # seconds
 
@@ -21,32 +24,37 @@ class AbovePanel(io.TextIOBase):
 
     encoding = "utf-8"
 
-    def __init__(self, proxy: TextIO) -> None:
-        self._proxy = proxy  # Rich's, which writes above the panel
+    def __init__(self, console: Console, stream: TextIO) -> None:
+        self._console = console  # of the panel: what it prints is above that
+        self._stream = stream
         self._lock = threading.Lock()  # other threads log, too
+        self._decoder = AnsiDecoder()  # of colours
         self._waiting: list[str] = []
-        self._last = "\n"  # what was written last
         self._next = 0.0
 
     def write(self, text: str) -> int:
         if text:
             with self._lock:
                 self._waiting.append(text)
-                self._last = text
             if time.monotonic() >= self._next:
                 self.show()
         return len(text)
 
     def show(self) -> None:
-        """Writes what waits."""
+        """Writes the lines that wait. One that has no end yet waits for it."""
         with self._lock:
-            if self._waiting:
-                text, self._waiting = "".join(self._waiting), []
-                self._proxy.write(text)
-                self._next = time.monotonic() + _EVERY
+            if not self._waiting:
+                return
+            *lines, rest = "".join(self._waiting).split("\n")
+            self._waiting = [rest] if rest else []
+            if lines:
+                decoded = (self._decoder.decode_line(line.rstrip("\r")) for line in lines)
+                # Long lines are left to the terminal: a URL that is broken in two cannot be clicked or copied.
+                self._console.print(Text("\n").join(decoded), soft_wrap=True)
+            self._next = time.monotonic() + _EVERY
 
     def end(self) -> None:
-        if not self._last.endswith("\n"):  # Rich keeps a line until its end
+        if self._waiting and not self._waiting[-1].endswith("\n"):
             self.write("\n")
         self.show()
 
@@ -57,25 +65,25 @@ class AbovePanel(io.TextIOBase):
         return True
 
     def isatty(self) -> bool:
-        return self._proxy.isatty()
+        return self._stream.isatty()
 
     def fileno(self) -> int:
-        return self._proxy.fileno()
+        return self._stream.fileno()
 
     @property
     def buffer(self) -> BinaryIO:
-        return self._proxy.buffer
+        return self._stream.buffer
 
 
 @contextmanager
 def panel(live: Live) -> Iterator[AbovePanel]:
     """The panel is up. Call `show` of what is given now and then."""
     live.start()
-    proxy = sys.stderr
-    sys.stderr = above = AbovePanel(proxy)
+    stream = sys.stderr
+    sys.stderr = above = AbovePanel(live.console, stream)
     try:
         yield above
     finally:
         above.end()
-        sys.stderr = proxy
+        sys.stderr = stream
         live.stop()

@@ -28,6 +28,7 @@ from shoal.fetch.resolver import Resolver
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome
 from shoal.settings import Settings
+from shoal.spider import debugging
 from shoal.spider.rendering import Rendered, TabTimeout
 
 if TYPE_CHECKING:
@@ -220,6 +221,7 @@ class OpenPage:
             close=self.end,
         )
         self._loop = asyncio.get_running_loop()
+        self._paused = debugging.paused()
         self._last_call = self._loop.call_later(self._total + settings.handler_timeout, self._expire)
         self._ending: asyncio.Task[None] | None = None
         page.on("crash", lambda _: self._navigation.end(CRASHED))
@@ -351,6 +353,10 @@ class OpenPage:
             await self._release(self)
 
     def _expire(self) -> None:
+        paused, self._paused = self._paused, debugging.paused()
+        if self._paused > paused:  # a person was in a debugger
+            self._last_call = self._loop.call_later(self._paused - paused, self._expire)
+            return
         self._tab.why_closed = "it was open for longer than total_timeout and handler_timeout allow"
         self._ending = self._ending or self._loop.create_task(self._end())
 
