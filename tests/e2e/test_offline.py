@@ -97,7 +97,12 @@ def test_fetched_again(cli: Cli, site: VisitedSite) -> None:
 
 
 def test_mistakes(cli: Cli, site: VisitedSite) -> None:
-    for words in (["--offline"], ["--cache-age", "soon", "--cache", "pages"], ["-s", "offline=true"]):
+    for words in (
+        ["--offline"],
+        ["--cache-age", "soon", "--cache", "pages"],
+        ["-s", "offline=true"],
+        ["--cache-age", "0s"],
+    ):
         code, _, err = cli("crawl", "shop.py", "-q", "--fresh", *words)
         assert (code, err.count("\n")) == (2, 1), (words, err)
         assert "cache" in err

@@ -172,6 +172,9 @@ def test_what_a_person_can_get_wrong(cli: Cli, site: VisitedSite) -> None:
         ["shop.py", "--cache", "pages", "--no-cache"],
         ["shop.py", "--offline", "--refresh"],
         ["shop.py", "ftp://shop.example/"],
+        ["shop.py", "nowhere.html"],
+        ["shop.py", "tests/pages/nowhere.html"],
+        ["shop.py", "./nowhere"],
     ):
         code, _, err = cli("try", *words)
         assert (code, err.count("\n")) == (2, 1), words

@@ -322,6 +322,8 @@ def cache_flags(
     refresh: Sequence[str] | None = None,
 ) -> dict[str, object]:
     """The settings that --cache, --archive and what belongs to them stand for."""
+    if age is not None and not seconds(age, "--cache-age"):
+        raise UsageError(f"--cache-age {age}: every page is older; leave out --cache to fetch them all")
     given: dict[str, object] = {
         "offline": offline or None,
         "cache_age": seconds(age, "--cache-age"),

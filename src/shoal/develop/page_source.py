@@ -32,6 +32,8 @@ __all__ = ["DEFAULT_CACHE", "Found", "find_page"]
 
 log = logging.getLogger("shoal")
 
+_SUFFIXES = (".html", ".htm", ".xhtml", ".xml", ".json", ".txt")  # of saved pages
+
 Where: TypeAlias = Literal["live", "cache", "archive", "file"]
 
 
@@ -104,7 +106,20 @@ def saved_file(word: str) -> Path | None:
     elif has_scheme(word):
         return None
     path = Path(word)
-    return path if path.is_file() else None
+    if path.is_file():
+        return path
+    if _is_path(word):
+        raise UsageError(f"there is no file {word}; if it is a URL, write https:// before it")
+    return None
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word without a scheme is meant as a file. "example.com/page.html" is a URL."""
+    if word.startswith(("./", "../", "/", "~")):
+        return True
+    first, slash, _ = word.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    return Path(word).suffix.lower() in _SUFFIXES and not is_host
 
 
 def read_saved(path: Path, spider: Spider | None, settings: Settings) -> Found:
@@ -191,11 +206,7 @@ async def _fetch(
     )
     task, response = report.task, report.outcome
     if isinstance(response, Failure):
-        detail = (
-            f"{report.robots}; --no-robots fetches all the same"
-            if response.kind == "robots"
-            else response.detail
-        )
+        detail = _by_robots(report.robots) if response.kind == "robots" else response.detail
         raise PageMissing(task.url, f"{response.kind}: {detail}", kind=response.kind)
     kind = _kind(response, settings)
     record = ""
@@ -204,6 +215,12 @@ async def _fetch(
 
         record = await keep((task, response), report.moves, settings, cache)
     return Found(task, response, "live", time.time() - response.elapsed, kind, record)
+
+
+def _by_robots(said: str) -> str:
+    reason = said.partition("(robots.txt: ")[2].rstrip(")")
+    why = f"robots.txt cannot be read ({reason})" if reason else "robots.txt forbids it"
+    return f"{why}; --no-robots fetches it all the same"
 
 
 def _check_browser(settings: Settings) -> None:
