@@ -29,7 +29,8 @@ from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
-PICTURES = Path(__file__).resolve().parent / "img"
+ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "img"
 SITE = "books.toscrape.com"
 PORT = "SHOAL_PICTURES_PORT"  # not a setting: where the bookshop is, for the commands that this script starts
 WIDTH = 100
@@ -203,6 +204,13 @@ def scenes() -> Iterator[tuple[str, list[str]]]:
     yield "crawl-live", shown("shoal crawl books.py", until=pages_done(30))
     yield "crawl-end", shown("shoal crawl books.py")
     yield "rows", shown("shoal rows books -n 8")
+    [code] = re.findall(
+        r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    os.mkdir("../readme")
+    os.chdir("../readme")
+    Path("books.py").write_text(code.replace("https://", "http://"), "utf-8")
+    yield "try-readme", shown("shoal try books.py --handler book")
     yield "live", shown("shoal demo", until=pages_done(200))
     yield "demo", shown("shoal demo")
 
