@@ -133,7 +133,12 @@ class Archive(Case):
 class ArchivedObjects(Archive):
     """WARC files in a bucket: those of the list, and no others."""
 
-    options = ("--archive", "s3://bucket/site/pages")
+    options = (
+        "--archive",
+        "s3://bucket/site/pages",
+        "-s",
+        "archive_file_size=100000",
+    )  # so that there are many files
 
     @contextmanager
     def servers(self, folder: Path) -> Iterator[Places]:

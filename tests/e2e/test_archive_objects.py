@@ -228,5 +228,7 @@ async def test_what_cannot_be(front: S3Front, site: str) -> None:
         place_on_fleet(["rows.jsonl"], "site", "redis://127.0.0.1:1", Settings(archive="s3://bucket/x"))
     with pytest.raises(UsageError, match=r"--from s3://bucket/x: copy the files to a folder"):
         archive_files("s3://bucket/x")
+    with pytest.raises(UsageError, match=r"--cache s3://bucket/x: a cache is a folder"):
+        await crawl(a_spider(site), "s3://bucket/x", cache=True)
     with pytest.raises(UsageError, match=r"--archive ftp://b/x: name a folder, or an address of s3://"):
         await crawl(a_spider(site), "ftp://b/x")

@@ -64,7 +64,8 @@ class ExtractOutput:
     def _check(self, place: Place) -> None:
         if place.kind not in ("file", "stdout", "objects"):
             raise UsageError(
-                f"-o {describe(place.text)}: shoal extract writes files, object stores and standard output only"
+                f"-o {describe(place.text)}: shoal extract writes files, object stores and standard output only;"
+                " a row in a database is replaced by that of a page which was fetched later, and no page was"
             )
         if place.kind == "stdout" or self._fresh:
             return

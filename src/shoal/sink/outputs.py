@@ -280,6 +280,10 @@ def with_archive(output: tuple[str, ...], settings: Settings) -> tuple[str, ...]
     if scheme is not None and scheme[1] not in SCHEMES:
         possible = " ".join(f"{scheme}://" for scheme in SCHEMES)
         raise UsageError(f"--archive {folder}: name a folder, or an address of {possible}")
+    if scheme is not None and settings.cache:
+        raise UsageError(
+            f"--cache {folder}: a cache is a folder on this machine; --archive takes such an address"
+        )
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise UsageError(f"--archive {folder}: that is a file; name a folder")
     compression: Compression = "zst" if settings.archive_compression == "zstd" else "gz"
