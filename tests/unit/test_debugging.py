@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import logging
 import sys
 import threading
@@ -21,6 +23,7 @@ from shoal.spider.debugger import Debugger
 from shoal.spider.handlers import HandlerTimeout, Yielded, collect
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler
+from shoal.telemetry.printing import Typed
 
 DEADLINE = 10.0
 
@@ -130,7 +133,8 @@ async def test_the_watchdog_renews_leases_and_interrupts_nobody(
     assert not caplog.records
 
 
-def test_a_process_with_an_open_prompt_does_not_hang() -> None:
+def test_a_process_with_an_open_prompt_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(liveness, "_CTRL_C", 0.0)
     record = Liveness.create()
     record.beat(1.0)
     detector = HangDetector(record)
@@ -209,6 +213,30 @@ def test_a_prompt_within_a_prompt_is_one() -> None:
     assert told == [True, False]
     assert not debugging.at_prompt()
     assert debugging.paused() > 0
+
+
+class Terminal(io.StringIO):
+    """Somebody types a line, or Ctrl-C."""
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        line = super().readline()
+        if not line:
+            raise KeyboardInterrupt
+        return line
+
+
+def test_for_input_all_steps_aside_too() -> None:
+    told: list[object] = []
+    typed = Typed(Terminal("77\n"))
+    with debugging.listening(told.append), debugging.stopped_by_quit(lambda: told.append("quit")):
+        assert typed.readline() == "77\n"
+        space: dict[str, object] = {"__name__": "bdb", "typed": typed}
+        with pytest.raises(KeyboardInterrupt):
+            exec("typed.readline()", space)  # a debugger has a use for Ctrl-C
+        assert told == [True, False] * 2
+        with pytest.raises(asyncio.CancelledError):
+            typed.readline()
+    assert told[4:] == [True, "quit", False]
 
 
 def test_what_is_no_function_cannot_be_stopped_in() -> None:

@@ -35,6 +35,9 @@ _SIZE = mmap.PAGESIZE
 _LATER = 2.0  # seconds from the interruption of a handler to the end of its process
 _FEEDING = 2**64 - 1  # stands for a lease while a job's start is read
 
+_FOR_EVER = 2**63
+_CTRL_C = 0.5  # seconds that Ctrl-C takes to reach the parent at most
+
 _LONGEST_STACK = 32_768  # bytes kept of it
 _STACK_PATIENCE = 2.0  # seconds for a process to write its stack
 _LOOK = 0.02
@@ -106,8 +109,9 @@ class Liveness:
         self._numbers[_LIMIT] = 0
 
     def at_prompt(self, opened: bool) -> None:
-        """A person is in a debugger, or has left it."""
-        self._numbers[_DEBUGGED] = int(opened)
+        """A person is in a debugger, or has left it. That counts a little longer: perhaps Ctrl-C has ended the prompt,
+        and the parent has not seen it yet."""
+        self._numbers[_DEBUGGED] = _FOR_EVER if opened else int((time.monotonic() + _CTRL_C) * 1000)
 
     async def on_cpu(self, token: int, page: Coroutine[Any, Any, T], handler_timeout: float) -> T:
         """Runs a page. While one of its steps runs, the record has its lease; while the page waits, it does not."""
@@ -174,7 +178,7 @@ class Liveness:
     @property
     def debugged(self) -> bool:
         """Whether a person is in a debugger: then it does not hang, and Ctrl-C is for the debugger."""
-        return bool(self._numbers[_DEBUGGED])
+        return self._numbers[_DEBUGGED] > time.monotonic() * 1000
 
     @property
     def worker(self) -> str:

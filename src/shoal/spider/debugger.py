@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import inspect
 import pdb
-import signal
 import sys
 import sysconfig
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
@@ -20,7 +17,7 @@ from typing import Any
 
 from shoal.errors import UsageError
 from shoal.spider import debugging
-from shoal.spider.debugging import activate, open_terminal, prompting, quit_crawl
+from shoal.spider.debugging import activate, open_terminal, own_signals, prompting, quit_crawl
 from shoal.spider.spider import Spider
 
 _OWN = str(Path(__file__).parents[1])
@@ -77,7 +74,7 @@ class Debugger(pdb.Pdb):
         return file in self._files or not file.startswith((*_LIBRARIES, "<"))
 
     def interaction(self, *args: Any, **options: Any) -> None:
-        with prompting(), _own_signals():
+        with prompting(), own_signals():
             if self.use_rawinput:
                 self.stdout = sys.stdout  # the listeners have put the terminal's there
             super().interaction(*args, **options)
@@ -100,24 +97,3 @@ def stop_in_handlers(spider: Spider, names: Sequence[str]) -> None:
 def debugger() -> Debugger:
     """The one of this process."""
     return Debugger()
-
-
-@contextmanager
-def _own_signals() -> Iterator[None]:
-    """Ctrl-C at the prompt ends what was typed, and not the crawl. The event loop cannot act on SIGTERM before it runs
-    again: it gets the signal then."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    received: list[int] = []
-    wakes = signal.set_wakeup_fd(-1)  # by which the loop would learn of Ctrl-C
-    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
-    end = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGTERM, end)
-        signal.set_wakeup_fd(wakes)
-        for number in received:
-            signal.raise_signal(number)

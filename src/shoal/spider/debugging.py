@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -98,7 +100,7 @@ def is_attached() -> bool:
     return str(module).partition(".")[0] not in _TRACERS
 
 
-def is_inside(frame: FrameType | None, until: tuple[str, ...]) -> bool:
+def is_inside(frame: FrameType | None, until: tuple[str, ...] = ()) -> bool:
     """Whether a debugger has stopped the thread of that frame. `until`: files below which frames do not count."""
     while frame is not None and frame.f_code.co_filename not in until:
         if str(frame.f_globals.get("__name__")).partition(".")[0] in _DEBUGGERS:
@@ -150,6 +152,27 @@ def prompting() -> Iterator[None]:
             _tell(False)
             since, _state.since = _state.since, None
             _state.seconds += time.monotonic() - since if since is not None else 0.0
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """Ctrl-C at the prompt ends what was typed, and not the crawl. The event loop cannot act on SIGTERM before it runs
+    again: it gets the signal then."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+    wakes = signal.set_wakeup_fd(-1)  # by which the loop would learn of Ctrl-C
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)
+    end = signal.signal(signal.SIGTERM, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, end)
+        signal.set_wakeup_fd(wakes)
+        for number in received:
+            signal.raise_signal(number)
 
 
 def _tell(opened: bool) -> None:

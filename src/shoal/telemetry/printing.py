@@ -61,11 +61,53 @@ class Printed(io.TextIOBase):
         return sys.stderr.buffer
 
 
+class Typed(io.TextIOBase):
+    """Takes the place of sys.stdin on a terminal: while somebody is asked by `input`, or by a debugger that reads
+    from it, the crawl steps aside as for a breakpoint."""
+
+    def __init__(self, typed: TextIO) -> None:
+        self.typed = typed  # the real one
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        with debugging.prompting(), debugging.own_signals():
+            try:
+                return self.typed.readline(-1 if size is None else size)
+            except KeyboardInterrupt:
+                if debugging.is_inside(sys._getframe()):
+                    raise  # it knows what to do
+                debugging.quit_crawl()
+                debugging.check_quit()
+                raise
+
+    def readable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self.typed.fileno()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self.typed.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        return self.typed.errors
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return self.typed.buffer
+
+
 def take_stdout() -> None:
-    """From now on `print` goes to stderr."""
+    """From now on `print` goes to stderr, and whoever asks a person has the terminal."""
     if not isinstance(sys.stdout, Printed):
         sys.stdout = Printed(sys.stdout)
         _listening.enter_context(debugging.listening(_at_prompt))
+    if not isinstance(sys.stdin, Typed) and sys.stdin is not None and sys.stdin.isatty():
+        sys.stdin = Typed(sys.stdin)
 
 
 def _at_prompt(opened: bool) -> None:
@@ -79,6 +121,8 @@ def _at_prompt(opened: bool) -> None:
 
 def give_stdout_back() -> None:
     _listening.close()
+    if isinstance(sys.stdin, Typed):
+        sys.stdin = sys.stdin.typed
     if isinstance(sys.stdout, Printed):
         sys.stdout.end()
         sys.stdout = sys.stdout.results

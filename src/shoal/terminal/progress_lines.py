@@ -115,7 +115,8 @@ class LiveProgress:
 
     def update(self, view: View) -> None:
         if self._lines is not None:
-            self._lines.update(view)
+            if not debugging.at_prompt():  # of another thread than the loop's
+                self._lines.update(view)
         elif view.elapsed >= self._next:
             self._next = view.elapsed + LIVE_EVERY
             self._show_lines()
