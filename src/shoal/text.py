@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
@@ -57,9 +58,22 @@ def error_line(error: BaseException) -> str:
     return one_line(f"{type(error).__name__}: {said}") if said else type(error).__name__
 
 
+_hidden: list[str] = []  # secrets of this process, the longest first: one may be part of another
+_SHORTEST_SECRET = 4  # shorter values would blot out half of a message
+
+
+def hide(secret: str) -> None:
+    """Has `without_secrets` remove this text from now on, also as part of a URL."""
+    if len(secret) >= _SHORTEST_SECRET:
+        known = {*_hidden, secret, quote(secret, safe=""), quote_plus(secret)}
+        _hidden[:] = sorted(known, key=len, reverse=True)
+
+
 def without_secrets(text: str) -> str:
-    """The text without users and passwords in URLs, however oddly they are written, and without values of
-    `password=`."""
+    """The text without users and passwords in URLs, however oddly they are written, without values of `password=`, and
+    without what was hidden."""
+    for secret in _hidden:
+        text = text.replace(secret, MASK)
     if "@" in text:
         text = _BLANKS.sub(_start, text)
         text = _PIECE.sub(_cut, text)

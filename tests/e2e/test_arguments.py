@@ -11,6 +11,7 @@ from threading import Thread
 
 import pytest
 
+from shoal import text
 from shoal.errors import SpiderError, TrustError
 from shoal.spider.arguments import Factory
 from shoal.spider.loading import find_spider
@@ -27,6 +28,9 @@ def spider(category: str, limit: int = 3, token: str = "") -> Spider:
 
     @made.handler
     def listing(page):
+        page.log.info("token %s", token)
+        if limit == 4:
+            raise ValueError(f"token {token}")
         yield {"url": page.url, "limit": limit, "token": len(token)}
 
     return made
@@ -58,6 +62,7 @@ def origin() -> Iterator[str]:
 
 @pytest.fixture
 def shop(cli: Cli, origin: str, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setattr(text, "_hidden", [])
     Path("shop.py").write_text(SPIDER.replace("ORIGIN", origin))
     return cli
 
@@ -98,13 +103,17 @@ def test_a_job_goes_on_with_its_own_arguments(shop: Cli) -> None:
 def test_a_secret_reaches_neither_the_store_nor_the_screen(shop: Cli) -> None:
     said = shop("crawl", "shop.py", "-a", "category=books", "-a", "token=hunter22", "--log-level", "debug")
     assert said[0] == 0
+    assert "token …" in said[2]
+    failed = shop("crawl", "shop.py", "-a", "category=books", "-a", "limit=4", "-a", "token=hunter22")
+    assert "hunter22" not in failed[1] + failed[2]
     assert "hunter22" not in said[1] + said[2]
     stored = [path for path in Path().rglob("*") if path.is_file()]
     assert len(stored) > 1
     assert [path.name for path in stored if b"hunter22" in path.read_bytes()] == []
     assert [row["token"] for found in rows().values() for row in found] == [8]
     _, out, _ = shop("status", "--json")
-    assert json.loads(out)["jobs"][0]["arguments"] == ["category=books", "token=…"]
+    noted = sorted(job["arguments"] for job in json.loads(out)["jobs"])
+    assert noted == [["category=books", "limit=4", "token=…"], ["category=books", "token=…"]]
 
 
 def test_help_args(shop: Cli) -> None:

@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from shoal import Secret, Spider
+from shoal import Secret, Spider, text
 from shoal.errors import SpiderError, UsageError
+from shoal.model import Failure
 from shoal.spider.arguments import Factory, job_name
 from shoal.spider.loading import SpiderSource, load_spider, make_spider
 
@@ -191,7 +192,7 @@ def test_which_arguments_are_secret() -> None:
     assert found == ["a", "b", "api_key", "accessToken", "passphrase"]
     given = factory.read(["b=one1,two2", "b=three", "a=hunter22", "max_tokens=7"])
     assert given.made_by.arguments == ("a=…", "b=…", "max_tokens=7")
-    assert given.without_secrets("one1 two2 three hunter22") == "… … … …"
+    assert sorted(given.secrets) == ["hunter22", "one1", "three", "two2"]
 
 
 def test_an_ellipsis_is_no_mask() -> None:
@@ -212,6 +213,12 @@ def test_an_error_of_the_factory_names_its_line_and_no_secret() -> None:
 
     with pytest.raises(SpiderError, match=r"test_arguments.py:\d+: ValueError: no such token: …$"):
         make_spider(Factory(angry, "shop.py:angry"), ["token=hunter22"])
+
+
+def test_what_the_spider_raises_or_logs_has_no_secret() -> None:
+    make_spider(Factory(shop, "shop.py:shop"), ["category=x", "pin=hunter", "token=hunter/22"])
+    failure = Failure("handler", "cannot log in with hunter/22 at https://a.example/?key=hunter%2F22")
+    assert failure.detail == "cannot log in with … at https://a.example/?key=…"
 
 
 def test_a_source_does_not_show_its_arguments() -> None:
@@ -244,6 +251,7 @@ async def later(): return 5
 
 @pytest.fixture(autouse=True)
 def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(text, "_hidden", [])
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = set(sys.modules)

@@ -60,7 +60,6 @@ _KEY = re.compile(r"[\w-]+:\w+(\s|\Z)")
 _LONGEST_KEY = 5 * ARGUMENTS  # with quotes; a store may hold anything
 _REFERENCE = re.compile(r"(env|file):")
 _READABLE = 24  # characters of a job's name that tell its arguments
-_SHORT = 4  # shorter values are no secrets, and would blot out half of a message
 _MANY = (ListType, SetType, FrozenSetType, VarTupleType)
 
 
@@ -225,12 +224,6 @@ class Arguments(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Arguments({' '.join(self.made_by.arguments)})"
-
-    def without_secrets(self, text: str) -> str:
-        for secret in self.secrets:
-            if len(secret) >= _SHORT:
-                text = text.replace(secret, MASK)
-        return text
 
 
 def spider_key(spider: Spider) -> str:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.spider.arguments import Factory, returns_spider
 from shoal.spider.spider import Spider, place_of_error
-from shoal.text import error_line
+from shoal.text import error_line, hide, without_secrets
 
 T = TypeVar("T")
 
@@ -59,10 +59,9 @@ def find_spider(spec: str) -> Spider | Factory:
 
 def make_spider(factory: Factory, arguments: Sequence[str]) -> Spider:
     given = factory.read(arguments)
-    try:
-        made: object = _run(lambda: factory.function(**given.values), factory.address)
-    except ShoalError as error:
-        raise type(error)(given.without_secrets(str(error))) from (None if given.secrets else error)
+    for secret in given.secrets:
+        hide(secret)  # whatever the spider's code raises or logs
+    made: object = _run(lambda: factory.function(**given.values), factory.address)
     if not isinstance(made, Spider):
         if isinstance(made, Coroutine):
             made.close()
@@ -158,7 +157,7 @@ def _run(load: Callable[[], T], where: str) -> T:
     except SyntaxError as error:
         raise SpiderError(f"{error.filename or where}:{error.lineno or 0}: {error.msg}") from error
     except ShoalError as error:
-        raise type(error)(f"{place_of_error(error, where)}: {error}") from error
+        raise type(error)(without_secrets(f"{place_of_error(error, where)}: {error}")) from error
     except (Exception, SystemExit) as error:
         raise SpiderError(f"{place_of_error(error, where)}: {error_line(error)}") from error
     finally:
