@@ -104,8 +104,8 @@ def _try(plan: TryPlan, *, every: bool, as_json: bool) -> bool:
     """Whether anything came of it."""
     from asyncio import CancelledError
 
+    from shoal.develop.prompt_loop import PromptLoop
     from shoal.develop.watching import without_bytecode
-    from shoal.engine.event_loop import run_loop
     from shoal.spider import debugging
     from shoal.telemetry.printing import give_stdout_back, take_stdout
 
@@ -114,8 +114,8 @@ def _try(plan: TryPlan, *, every: bool, as_json: bool) -> bool:
     try:
         with without_bytecode():
             spider = plan.source.load()
-        with debugging.breakpoints():
-            tried = run_loop(_tried(plan, spider))
+        with debugging.breakpoints(), PromptLoop() as loop:  # Ctrl-C ends also what computes for ever
+            tried = loop.run(_tried(plan, spider))
     except CancelledError:  # somebody quit the debugger
         raise KeyboardInterrupt from None
     finally:
