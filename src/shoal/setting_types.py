@@ -79,6 +79,9 @@ class CrawlSettings(TypedDict, total=False):
     archive_file_size: int
     archive_secrets: bool
     cache: bool
+    cache_age: float
+    cache_refresh: list[str]
+    offline: bool
     max_attempts: int
     retry_base: float
     retry_cap: float
