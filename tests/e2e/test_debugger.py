@@ -69,6 +69,7 @@ class Terminal:
         os.close(slave)
         self.text = ""
         self._from = 0
+        self._hung_up = False
 
     def __enter__(self) -> Terminal:
         return self
@@ -76,7 +77,14 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()
+        if not self._hung_up:
+            os.close(self._master)
+
+    def hang_up(self) -> None:
+        """The window is closed."""
+        self._hung_up = True
         os.close(self._master)
+        until(lambda: self._process.poll() is not None, "the end of the command")
 
     def _read(self) -> bool:
         try:
@@ -172,3 +180,11 @@ def test_who_quits_ends_the_crawl_and_loses_nothing(desk: Desk) -> None:
     ran = desk.finish(*CRAWL)  # without a terminal
     assert len(urls(desk)) == PAGES
     assert ran.err.count("is passed over: there is no terminal") == 1
+
+
+def test_a_terminal_that_is_closed_buries_no_page(desk: Desk) -> None:
+    with Terminal(desk.folder, *CRAWL) as terminal:
+        terminal.wait_for("(Pdb) ")
+        terminal.hang_up()
+    desk.finish(*CRAWL)
+    assert len(urls(desk)) == PAGES

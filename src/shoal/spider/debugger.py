@@ -77,7 +77,10 @@ class Debugger(pdb.Pdb):
         with prompting(), own_signals():
             if self.use_rawinput:
                 self.stdout = sys.stdout  # the listeners have put the terminal's there
-            super().interaction(*args, **options)
+            try:
+                super().interaction(*args, **options)
+            except OSError:  # the terminal is gone
+                self.set_quit()
 
     def set_quit(self) -> None:
         super().set_quit()
