@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from threading import Event, Thread
 
 import pytest
 
+from shoal.cli import main
 from shoal.fetch.browser.executable import available, why_not
 from shoal.settings import Settings
 from visited_site import VisitedSite, visited_site
@@ -59,6 +61,14 @@ def bare(page):
 @spider.handler
 def empty(page):
     raise Drop("sold out")
+
+@spider.handler
+def busy(page):
+    import os, signal, time
+    os.kill(os.getpid(), signal.SIGINT)
+    while time.process_time() < 60:
+        pass
+    yield {}
 """
 LISTING = """
 <a class=lamp href=/lamp/1>One</a> <a class=lamp href=/lamp/2>Two</a>
@@ -75,6 +85,8 @@ def the_site() -> Iterator[VisitedSite]:
             "/lamp/1": "<h1>One</h1><b>12.5</b>",
             "/lamp/2": "<h1>Two</h1><b>dear</b>",
             "/old": (302, {"Location": "/lamp/1"}, b""),
+            "/members": (302, {"Location": "/login"}, b""),
+            "/login": "<h1>Käse €</h1><form><input type=password></form>",
         }
         yield site
 
@@ -178,6 +190,34 @@ def test_what_a_person_can_get_wrong(cli: Cli, site: VisitedSite) -> None:
     ):
         code, _, err = cli("try", *words)
         assert (code, err.count("\n")) == (2, 1), words
+
+
+def test_ctrl_c_ends_a_handler_that_computes(cli: Cli, site: VisitedSite) -> None:
+    code, _, _ = cli("try", "shop.py", "--handler", "busy", f"{site.url}/lamp/1")
+    assert code == 130
+
+
+def test_a_page_that_a_crawl_takes_for_no_page(cli: Cli, site: VisitedSite) -> None:
+    code, out, _ = cli("try", "shop.py", "--handler", "broken", f"{site.url}/members")
+    assert code == 1
+    assert "login wall: redirected to /login; a crawl gives it to no handler" in out
+
+
+def test_a_terminal_without_unicode(cli: Cli, site: VisitedSite, monkeypatch: pytest.MonkeyPatch) -> None:
+    def printed(*options: str) -> str:
+        written = io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+        with pytest.raises(SystemExit) as end:
+            main(["try", "shop.py", "--handler", "bare", f"{site.url}/login", *options])
+        assert end.value.code == 0
+        sys.stdout.flush()
+        return written.getvalue().decode("ascii")
+
+    Path("shop.py").write_text(
+        Path("shop.py").read_text().replace("yield {}\n", 'yield {"h1": page.text("h1")}\n', 1)
+    )
+    assert r"K\xe4se \u20ac" in printed()
+    assert json.loads(printed("--json"))["rows"][0]["row"] == {"h1": "Käse €"}
 
 
 def test_a_saved_page(cli: Cli, site: VisitedSite) -> None:

@@ -131,6 +131,8 @@ def test_what_no_page_was_given_for_is_listed(spider: Spider) -> None:
 def test_a_function_that_makes_spiders_is_called_by_the_test(spider: Spider) -> None:
     with pytest.raises(UsageError, match="this is a function; call it with its arguments"):
         shoal.testing.run(lambda: spider, PAGES)  # type: ignore[arg-type,return-value]
+    with pytest.raises(UsageError, match="this is a str; Spider"):
+        shoal.run("https://shop.example/")  # type: ignore[arg-type]
 
 
 async def test_a_crawl_in_an_event_loop(spider: Spider) -> None:

@@ -178,6 +178,7 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
         ("https://shop.example/../..", "shop.example"),
         ("https://bücher.example/größe", "b-cher.example-gr-e"),
         ("https:///", "page"),
+        ("https://shop.example/a?api_key=K7&id=3&X-Token=t;pwd=p", "shop.example-a-api_key-id-3-X-Token-pwd"),
     ],
 )
 def test_names(url: str, name: str) -> None:

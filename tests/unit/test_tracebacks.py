@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,6 +13,7 @@ import shoal.testing
 from shoal import Page, Spider
 from shoal.limits import TRACEBACK
 from shoal.model import DeadLetter
+from shoal.spider.spider import place_of_error
 from shoal.telemetry.logging import JsonFormatter, TextFormatter
 from shoal.terminal.tracebacks import user_frames, users_first
 
@@ -75,6 +76,15 @@ def test_a_dead_letter_has_the_whole_and_is_shown_from_the_users_code_on(spider:
     assert frame.endswith("in product")
     assert whole.endswith(shown.partition(left_out)[2].lstrip("\n"))
     assert user_frames(whole).splitlines()[0] == frame
+
+
+@pytest.mark.parametrize("file", ["<ipython-input-3-0a1b>", "<stdin>"])
+def test_what_is_typed_at_a_prompt_is_the_users_own(file: str) -> None:
+    typed: dict[str, Callable[[], None]] = {}
+    exec(compile("def product():\n    raise KeyError('sku')", file, "exec"), typed)
+    with pytest.raises(KeyError) as caught:
+        typed["product"]()
+    assert place_of_error(caught.value, "?").endswith(f"{file}:2")
 
 
 def test_every_part_of_a_chain_and_nothing_else_is_shortened() -> None:

@@ -213,6 +213,10 @@ class Index:
         except (apsw.NotADBError, apsw.CorruptError):
             delete(self.folder)
             return self._open_for_writing()
+        except (apsw.ReadOnlyError, apsw.CantOpenError) as error:
+            raise SinkError(
+                f"cannot open {self.path}: {error}; the file and its folder must be writable"
+            ) from None
         except apsw.Error as error:
             raise SinkError(
                 f"cannot open {self.path}: {error}; delete it: it is made again from the WARC files"

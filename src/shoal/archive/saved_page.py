@@ -30,6 +30,12 @@ from shoal.text import shown_url, without_secrets, writable
 DEFAULT_URL = "https://site.example/"  # of a page that does not say where it is from
 
 _MAY_BE_NAMED = re.compile(r"[^./\\\0][^/\\\0]*")
+# Parameters whose values are no part of a file's name: names are seen by more people than files.
+_SECRET_VALUE = re.compile(
+    r"([?&;][^=&;#]*(?:passw|pwd|secret|token|credential|signature|session|api[_-]?key|access[_-]?key)[^=&;#]*=)"
+    r"[^&;#]*",
+    re.IGNORECASE,
+)
 _NAME = 80  # characters of a file's name
 _BODY = ".body"  # before the suffix of a body that would have the name of its description
 # Not true of a body that was decoded, and may be edited.
@@ -146,7 +152,7 @@ def body_of(path: Path) -> Path:
 
 def name_for(url: str) -> str:
     """A file's name that tells people which page it is: "shop.example-lamp-7"."""
-    words = shown_url(url).partition("://")[2] or url
+    words = _SECRET_VALUE.sub(r"\1", shown_url(url).partition("://")[2] or url)
     words = re.sub(
         r"(/[^?#]*)\.[A-Za-z]{2,5}(?=$|[?#])", r"\1", words
     )  # the files have a suffix of their own

@@ -5,6 +5,7 @@ Whatever a person can get wrong ends in one line on stderr; a traceback is alway
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import sys
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     comes before all imports, which would make it slow."""
     argv = sys.argv[1:] if argv is None else argv
     open_closed_streams()
+    _escape_what_cannot_be_written()
     if guardian.is_wanted(argv):
         try:
             guardian.guard()
@@ -117,6 +119,12 @@ def open_closed_streams() -> None:
         if getattr(sys, name) is None:
             mode = "r" if name == "stdin" else "w"
             setattr(sys, name, open(number, mode, closefd=False, errors="backslashreplace"))  # noqa: SIM115
+
+
+def _escape_what_cannot_be_written() -> None:
+    """A terminal that does not take UTF-8 gets escapes for the characters that it lacks. Pages and items have any."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def is_closed(stream: str) -> bool:

@@ -24,6 +24,7 @@ from shoal.engine.page_hooks import PageHooks
 from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.tally import Tally
 from shoal.errors import PageMissing
+from shoal.fetch.challenge.verdict import Challenges
 from shoal.html.page_links import join
 from shoal.model import Dead, Lease, Refused, Request, Retry, Row, Settlement, Task
 from shoal.runtime.admission import make_admission
@@ -81,6 +82,7 @@ class Tried(Struct, frozen=True, kw_only=True):
     log: list[logging.LogRecord]  # of the spider's code
     seconds: float  # that the handler took
     error: TriedError | None
+    challenge: str = ""  # for what a crawl would take the page, such as a login form, and what it would do
 
     @property
     def is_empty(self) -> bool:
@@ -205,7 +207,18 @@ class _Attempt:
             log=log,
             seconds=self._seconds,
             error=_error(settlement),
+            challenge=_challenge(self._found, self._settings),
         )
+
+
+def _challenge(found: Found, settings: Settings) -> str:
+    browser = found.task.lane == BROWSER
+    met = Challenges(settings, browser=not browser).look(found.response, asked=found.task.origin)
+    if met is None:
+        return ""
+    if met.kind == "empty_shell":
+        return f"{met}; a crawl opens it in a browser, if there is one, and so does --browser"
+    return f"{met}; a crawl gives it to no handler, unless `challenges` leaves {met.kind} out"
 
 
 def _recorded(function: Callable[..., Any], into: list[object]) -> Callable[..., Any]:
@@ -363,5 +376,6 @@ def as_dict(tried: Tried) -> dict[str, Any]:
         "fetched": [{"url": shown_url(url), "from": where} for url, where in tried.fetched],
         "counts": tried.counts,
         "left_out": tried.left_out,
+        "challenge": tried.challenge,
         "error": None if tried.error is None else asdict(tried.error),
     }

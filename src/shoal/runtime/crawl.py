@@ -57,7 +57,7 @@ from shoal.sink.own import OwnSink
 from shoal.spider import debugging
 from shoal.spider.arguments import job_name
 from shoal.spider.schemas import columns_of
-from shoal.spider.spider import Spider
+from shoal.spider.spider import Spider, check_spider
 from shoal.telemetry.endpoint import probes_at
 
 __all__ = ["JobPlan", "Results", "crawl", "execute", "run"]
@@ -88,6 +88,7 @@ async def crawl(
     - `watch`: a function that is called twice a second with how far the crawl is
     - `settings`: those of docs/settings.md; they win over the spider's own
     """
+    check_spider(spider)
     name = job or job_name(spider)
     chosen = load(None, spider.settings, os.environ, settings, flag="shoal.crawl()")
     own, place = _own_or_place(output)

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.spider.arguments import Factory, returns_spider
-from shoal.spider.spider import Spider, place_of_error
+from shoal.spider.spider import Spider, place_of_error, shown
 from shoal.text import error_line, hide, without_secrets
 
 T = TypeVar("T")
@@ -155,7 +155,8 @@ def _run(load: Callable[[], T], where: str) -> T:
     try:
         return load()
     except SyntaxError as error:
-        raise SpiderError(f"{error.filename or where}:{error.lineno or 0}: {error.msg}") from error
+        place = f"{shown(error.filename or where)}:{error.lineno or 0}"
+        raise SpiderError(f"{place}: {error.msg}") from error
     except ShoalError as error:
         raise type(error)(without_secrets(f"{place_of_error(error, where)}: {error}")) from error
     except (Exception, SystemExit) as error:

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, TypedDict, TypeVar, Un
 from msgspec import Struct
 
 from shoal.admit.sending import listed_url
-from shoal.errors import SettingsError, ShoalError, SpiderError
+from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.setting_types import SpiderSettings
@@ -452,6 +452,14 @@ async def lines_of_stdin() -> AsyncGenerator[str, None]:
 
 _OWN = str(Path(__file__).parents[1]) + os.sep
 _PYTHON = str(Path(os.__file__).parent) + os.sep
+_PROMPTS = ("<ipython-input-", "<python-input-", "<stdin>")
+
+
+def check_spider(value: object) -> None:
+    """Raises if it is something else, such as a URL, or the function that makes the spider."""
+    if not isinstance(value, Spider):
+        called = "; call it with its arguments" if callable(value) else "; Spider(name, start=URL) makes one"
+        raise UsageError(f"a spider is needed, and this is a {type(value).__name__}{called}")
 
 
 def place_of_error(error: BaseException, where: str = "") -> str:
@@ -471,7 +479,9 @@ def users_traceback(error: BaseException) -> TracebackType | None:
 
 
 def _is_users(path: str) -> bool:
-    return not path.startswith((_OWN, "<")) and not _in_python(path)
+    if path.startswith("<"):  # made at run time, unless somebody has typed it
+        return path.startswith(_PROMPTS)
+    return not path.startswith(_OWN) and not _in_python(path)
 
 
 def _in_python(path: str) -> bool:

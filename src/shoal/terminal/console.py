@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -46,8 +47,10 @@ def say(message: str) -> None:
 
 
 def print_json(value: object) -> None:
-    encoded = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    sys.stdout.write(encoded.decode() + "\n")
+    encoded = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    if (sys.stdout.encoding or "utf-8").lower() != "utf-8":
+        encoded = json.dumps(json.loads(encoded), indent=2)  # in ASCII
+    sys.stdout.write(encoded + "\n")
 
 
 def table(*columns: str, right: tuple[str, ...] = (), cut: bool = False) -> Table:

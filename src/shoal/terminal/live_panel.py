@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich import box
+from rich.columns import Columns
 from rich.console import Group, OverflowMethod, RenderableType
 from rich.panel import Panel
 from rich.progress_bar import ProgressBar
@@ -126,14 +127,12 @@ def _numbers(view: View) -> RenderableType:
     )
 
 
-def numbers(cells: Sequence[tuple[str, str, str]]) -> Text:
-    """A line of (number, its name, style)."""
-    text = Text()
-    for place, (value, name, style) in enumerate(cells):
-        text.append("   " if place else "")
-        text.append(value, style)
-        text.append(f" {name}", "dim")
-    return text
+def numbers(cells: Sequence[tuple[str, str, str]]) -> Columns:
+    """A line of (number, its name, style). Where it takes two, a number stays with its name."""
+    return Columns(
+        [Text.assemble((value, style), (f" {name}", "dim"), no_wrap=True) for value, name, style in cells],
+        padding=(0, 2),
+    )
 
 
 def _slowest(hosts: tuple[HostTally, ...], queues: dict[str, int]) -> RenderableType:

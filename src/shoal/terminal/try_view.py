@@ -27,7 +27,7 @@ _STYLES = {"admitted": "green", "duplicate": "dim", "refused": "yellow"}
 
 def print_tried(tried: Tried, *, every: bool = False, console: Console | None = None) -> None:
     console, most = console or stdout(), None if every else _SHOWN
-    console.print(_page(tried))
+    _print_page(console, tried)
     _print_items(console, tried, most)
     _print_rejected(console, tried, most)
     _print_requests(console, tried, most)
@@ -38,18 +38,15 @@ def print_tried(tried: Tried, *, every: bool = False, console: Console | None = 
     console.print(_summary(tried))
 
 
-def _page(tried: Tried) -> Text:
+def _print_page(console: Console, tried: Tried) -> None:
     found, response = tried.found, tried.found.response
     style = "bold green" if 200 <= response.status < 300 else "bold yellow"
     method = found.task.method
     size = humanize.size(len(response.body))
-    return Text.assemble(
-        (str(response.status), style),
-        f" {method} ",
-        safe(shown_url(response.url)),
-        (f"  {size}, ", "dim"),
-        _where(tried),
-    )
+    page = Text.assemble((str(response.status), style), f" {method} ", safe(shown_url(response.url)))
+    about = Text.assemble((f"{size}, ", "dim"), _where(tried))
+    fits = page.cell_len + 2 + about.cell_len <= console.width
+    console.print(Text("  " if fits else "\n").join([page, about]), soft_wrap=True)
 
 
 def _where(tried: Tried) -> Text:
@@ -168,6 +165,8 @@ def _print_more(console: Console, number: int, most: int | None) -> None:
 
 def _print_notes(console: Console, tried: Tried) -> None:
     notes: list[tuple[str, str]] = []
+    if tried.challenge:
+        notes.append(("no page", tried.challenge))
     if own := counts.own(tried.counts):
         notes.append(("counted", humanize.by_count(own)))
     if dropped := counts.dropped(tried.counts):

@@ -36,7 +36,8 @@ from shoal.settings import BROWSER, Settings
 from shoal.sink.file_sink import FileSink
 from shoal.sink.jsonl import MemoryJournal
 from shoal.spider.page import Page
-from shoal.spider.spider import Spider
+from shoal.spider.spider import Spider, check_spider
+from shoal.terminal.tracebacks import users_first
 from shoal.testing.pages import Content, checked_url, saved_content
 
 # By URL; "POST https://…" is for requests with that method. Or a folder of saved pages, or pages.
@@ -82,7 +83,9 @@ class OfflineResults(Results, frozen=True):
 
     def __repr__(self) -> str:
         count = humanize.plural(len(self.missing), "request")
-        return super().__repr__() + (f"\n{count} without a page: {self.missing[0]} …" if self.missing else "")
+        more = " …" if len(self.missing) > 1 else ""
+        said = f"\n{count} without a page: {self.missing[0]}{more}" if self.missing else ""
+        return super().__repr__() + said
 
 
 def run(spider: Spider, pages: Pages, *, check: bool = True, **settings: object) -> OfflineResults:
@@ -104,7 +107,7 @@ def run(spider: Spider, pages: Pages, *, check: bool = True, **settings: object)
 
 async def crawl(spider: Spider, pages: Pages, *, check: bool = True, **settings: object) -> OfflineResults:
     """`run` for tests with an event loop."""
-    _check_spider(spider)
+    check_spider(spider)
     web = _Web(pages)
     spider, letters = _copied(spider)
     kept = MemoryJournal()
@@ -124,12 +127,6 @@ def _loop_runs() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _check_spider(spider: object) -> None:
-    if not isinstance(spider, Spider):
-        called = "; call it with its arguments" if callable(spider) else ""
-        raise UsageError(f"a spider is needed, and this is a {type(spider).__name__}{called}")
 
 
 class PagesTransport:
@@ -263,5 +260,5 @@ def _failed(letters: list[DeadLetter]) -> CrawlFailed:
     more = f" (and {len(letters) - 1} more)" if len(letters) > 1 else ""
     error = CrawlFailed(f"{letter.task.url}: {failure.kind}: {failure.detail}{more}")
     if letter.snapshot is not None and letter.snapshot.traceback:
-        error.add_note(letter.snapshot.traceback)
+        error.add_note(users_first(letter.snapshot.traceback))
     return error
