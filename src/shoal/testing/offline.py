@@ -37,7 +37,7 @@ from shoal.sink.file_sink import FileSink
 from shoal.sink.jsonl import MemoryJournal
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider, check_spider
-from shoal.terminal.tracebacks import users_first
+from shoal.terminal.tracebacks import user_frames
 from shoal.testing.pages import Content, checked_url, saved_content
 
 # By URL; "POST https://…" is for requests with that method. Or a folder of saved pages, or pages.
@@ -260,5 +260,5 @@ def _failed(letters: list[DeadLetter]) -> CrawlFailed:
     more = f" (and {len(letters) - 1} more)" if len(letters) > 1 else ""
     error = CrawlFailed(f"{letter.task.url}: {failure.kind}: {failure.detail}{more}")
     if letter.snapshot is not None and letter.snapshot.traceback:
-        error.add_note(users_first(letter.snapshot.traceback))
+        error.add_note(user_frames(letter.snapshot.traceback))
     return error
