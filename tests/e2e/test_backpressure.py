@@ -150,7 +150,8 @@ async def test_a_flood_of_links_pauses_discovery(log: Log) -> None:
     assert results.view.job.counters.done == 151
     during = lanes_during(hits, held)
     assert len(during) > 20
-    assert during.count("discovery") <= 4, "not claimed, while normal ones are"
+    # Those that were in flight, and as many that a claim brought which was under way.
+    assert during.count("discovery") <= 2 * 4, "not claimed, while normal ones are"
     assert lanes_during(hits, (held[1], hits[-1].ended)).count("discovery") > 10
     on, off = log.sentences("queue_full")[:2]
     assert on.endswith("(high water 100): discovery and feeding paused until 50")

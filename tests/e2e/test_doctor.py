@@ -71,7 +71,8 @@ def test_a_valkey(doctor: Callable[..., Found], valkey: ValkeyServer) -> None:
     assert code == 0
     assert found["valkey"][0][0] == "ok"
     assert "Valkey" in found["valkey"][0][1]
-    assert [said.partition(" ")[2] for _, said in found["valkey"][1:]] == ["has no limit of memory"]
+    said = [words.partition(" ")[2] for _, words in found["valkey"][1:]]
+    assert [words for words in said if "ms to answer" not in words] == ["has no limit of memory"]
     assert valkey.command("DBSIZE") == 0, "nothing was written"
     address = valkey.url.replace("redis://", "redis://me:hunter22@")
     code, found = doctor("--store", address)

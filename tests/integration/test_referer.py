@@ -59,6 +59,10 @@ async def test_what_a_server_sees(
     }
 
 
+def pages_alive() -> int:
+    return sum(isinstance(one, Page) for one in gc.get_objects())
+
+
 @pytest.mark.parametrize("setting", ["forms", "origin"])
 async def test_a_page_is_freed_once_it_is_handled(setting: str) -> None:
     """Its markup takes much more memory than its links, and its settlement may have to wait."""
@@ -72,10 +76,11 @@ async def test_a_page_is_freed_once_it_is_handled(setting: str) -> None:
         @spider.handler
         def pages(page: Page):  # type: ignore[no-untyped-def]
             page.css("a")  # it is parsed
-            alive.append(sum(isinstance(one, Page) for one in gc.get_objects()))
+            alive.append(pages_alive() - before)
             yield from page.follow_all("a", pages)
 
         gc.collect()
+        before = pages_alive()  # of other tests
         gc.disable()  # a page in a circle of references would wait for it
         try:
             await shoal.crawl(spider)
