@@ -17,6 +17,7 @@ from shoal.archive.saved_page import (
     read_saved,
     save_page,
     saved_in,
+    secret_parameters,
 )
 from shoal.errors import UsageError
 from shoal.model import Response, Task
@@ -183,6 +184,11 @@ def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
 )
 def test_names(url: str, name: str) -> None:
     assert name_for(url) == name
+
+
+def test_secrets_in_a_url_are_named() -> None:
+    assert secret_parameters("https://shop.example/a?api_key=K7&id=3&X-Token=t") == ["api_key", "X-Token"]
+    assert secret_parameters("https://shop.example/token?key=1") == []
 
 
 def test_long_names_differ() -> None:

@@ -32,7 +32,7 @@ DEFAULT_URL = "https://site.example/"  # of a page that does not say where it is
 _MAY_BE_NAMED = re.compile(r"[^./\\\0][^/\\\0]*")
 # Parameters whose values are no part of a file's name: names are seen by more people than files.
 _SECRET_VALUE = re.compile(
-    r"([?&;][^=&;#]*(?:passw|pwd|secret|token|credential|signature|session|api[_-]?key|access[_-]?key)[^=&;#]*=)"
+    r"([?&;]([^=&;#]{0,80}?(?:passw|pwd|secret|token|credential|signature|session|api[_-]?key|access[_-]?key)[^=&;#]{0,80})=)"
     r"[^&;#]*",
     re.IGNORECASE,
 )
@@ -148,6 +148,11 @@ def body_of(path: Path) -> Path:
     if path.suffix != ".json" or path.stem.endswith(_BODY):
         return path
     return _described_by(path) or path
+
+
+def secret_parameters(url: str) -> list[str]:
+    """The names of those parameters of a URL whose values are probably secret."""
+    return [found[2] for found in _SECRET_VALUE.finditer(url)]
 
 
 def name_for(url: str) -> str:

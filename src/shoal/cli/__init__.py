@@ -42,7 +42,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             guardian.guard()
         except ShoalError as error:
             raise SystemExit(complain(str(error), error.exit_code)) from None
-    raise SystemExit(run(argv))
+    try:
+        raise SystemExit(run(argv))
+    except KeyboardInterrupt:  # while modules are imported
+        raise SystemExit(INTERRUPTED) from None
 
 
 def run(argv: Sequence[str]) -> int:

@@ -103,8 +103,12 @@ def _check(found: Found, any_status: bool) -> None:
 
 def _print(found: Found, saved: SavedPage) -> None:
     from shoal import humanize
-    from shoal.terminal.console import safe, stdout
+    from shoal.archive.saved_page import description_of, secret_parameters
+    from shoal.terminal.console import safe, say, stdout
 
     size = humanize.size(len(found.response.body))
     place = {"live": "fetched now"}.get(found.where, f"from the {found.where}")
     stdout().print(safe(f"{saved.path}: HTTP {found.response.status}, {size}, {place}"), soft_wrap=True)
+    if names := secret_parameters(found.response.url):
+        where = description_of(saved.path)
+        say(f"{where} has the URL with its {', '.join(names)}: look at it before you commit it")

@@ -435,6 +435,8 @@ def _cache_of(settings: Settings) -> ArchiveCache | None:
         if settings.offline:
             raise SettingsError("offline: it needs a cache: --cache DIR, or cache = true")
         return None
+    if not settings.archive and settings.offline:
+        raise SettingsError("offline: it needs pages to read: --cache DIR, such as .shoal/pages of shoal try")
     if not settings.archive or is_object_store(settings.archive):
         raise SettingsError("cache: it needs an archive in a folder on this machine: --cache DIR, or archive")
     return ArchiveCache(

@@ -367,7 +367,7 @@ def _remember_name(function: Function, name: str) -> None:
 def _check_settings(spider: str, settings: dict[str, object]) -> None:
     for name in settings:
         if name not in Settings.__struct_fields__:
-            near = difflib.get_close_matches(name, Settings.__struct_fields__, 1)
+            near = difflib.get_close_matches(name, ["start", *Settings.__struct_fields__], 1)
             hint = f"did you mean {near[0]!r}?" if near else "see docs/settings.md"
             raise SettingsError(f"spider {spider!r}: unknown setting {name!r}; {hint}")
 
