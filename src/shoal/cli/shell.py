@@ -160,7 +160,7 @@ def _interpret(made: Shell, code: str | None, plain: bool) -> bool:
         code = sys.stdin.read()
     if code is not None:
         return run_code(made.names, made.run, code)
-    if has_ipython() and not plain:
+    if not plain and has_ipython():
         run_ipython(made.names, made.run, made.banner())
     else:
         run_console(made.names, made.run, made.banner(), HISTORY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import code
+import signal
 import sys
 import traceback
 from asyncio import CancelledError
@@ -25,9 +26,12 @@ _TOLD = (ShoalError, FetchFailed)  # they say what to do; where inside Shoal the
 
 
 def has_ipython() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("IPython") is not None
+    """Whether it can be imported. One that is half installed counts as none."""
+    try:
+        import IPython.terminal.ipapp  # noqa: F401
+    except ImportError:
+        return False
+    return True
 
 
 def run_ipython(names: dict[str, Any], run: Callable[[Any], Any], banner: str) -> None:
@@ -67,6 +71,11 @@ class Console(code.InteractiveConsole):
         self.run = run
         self.failed = False  # whether anything that was run has raised an error
         self.compile.compiler.flags |= ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+    def raw_input(self, prompt: str = "") -> str:
+        # After `breakpoint()` and `continue`, pdb's handler would open a debugger in this console.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return super().raw_input(prompt)
 
     def runcode(self, code: CodeType) -> None:
         try:
