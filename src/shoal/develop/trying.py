@@ -278,16 +278,11 @@ class _Links:
         if answer.fingerprint is None:
             return TriedRequest(request, answer.url, handler, "admitted", task=answer)
         identity = _identity(answer)
-        why = (
-            ""
-            if identity not in seen
-            else "the page itself"
-            if identity == _identity(self._page)
-            else "above"
-        )
-        verdict: Verdict = "duplicate" if why else "admitted"
+        if identity in seen:
+            why = "the page itself" if identity == _identity(self._page) else "above"
+            return TriedRequest(request, answer.url, handler, "duplicate", why, answer)
         seen.add(identity)
-        return TriedRequest(request, answer.url, handler, verdict, why, answer)
+        return TriedRequest(request, answer.url, handler, "admitted", task=answer)
 
     def _refused(self, request: Request, why: str) -> TriedRequest:
         assert self._page is not None
@@ -296,13 +291,7 @@ class _Links:
 
 
 def _identity(task: Task | None) -> object:
-    return (
-        None
-        if task is None
-        else task.fingerprint
-        if task.variant is None
-        else (task.fingerprint, task.variant)
-    )
+    return None if task is None else (task.fingerprint, task.variant)
 
 
 @contextmanager
