@@ -105,7 +105,7 @@ MISTAKES = [
      "a value for Authorization in the code"),
     ("import os\n", "import os, nothing_there\n", "loads", "",
      "books.py:2: ModuleNotFoundError: No module named 'nothing_there'"),
-    ("@dataclass", "@dataclass(", "loads", "", "{tmp}/books.py:9: '(' was never closed"),
+    ("@dataclass", "@dataclass(", "loads", "", "books.py:9: '(' was never closed"),
 ]  # fmt: skip
 
 

@@ -28,7 +28,8 @@ FILES = [
 
 
 def files_in(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def test_a_project_in_a_new_folder(cli: Cli, tmp_path: Path) -> None:

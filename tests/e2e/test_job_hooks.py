@@ -260,9 +260,12 @@ class Desk:
         return (self.folder / name).read_text().splitlines()
 
     async def until(self, what: str, count: int = 1) -> None:
-        async with asyncio.timeout(60):  # it is told by processes that may be killed
-            while self.told()[what] < count:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        try:
+            async with asyncio.timeout(60):  # it is told by processes that may be killed
+                while self.told()[what] < count:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            pytest.fail(f"{what} was not told {count} times, but {dict(self.told())}")
 
 
 @pytest.fixture
@@ -314,6 +317,7 @@ async def test_a_fleet_runs_them_once_and_after_a_kill_again(desk: Desk, valkey_
     finally:
         for worker in workers:
             worker.kill()
+            worker.communicate()
     assert desk.told()["job-start"] == 1
     ends = desk.told()["job-end:30"]
     code, said = await desk.run("worker", "shop.py", *store, "--until-done")

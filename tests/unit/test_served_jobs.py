@@ -119,6 +119,35 @@ async def test_one_engine_serves_several_jobs_each_with_its_own_spider_and_file(
     assert status_of(record).spiders == ("books", "news")
 
 
+async def test_a_worker_that_ends_while_a_job_is_closed_runs_its_last_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    spider = spider_of("books")
+    spider.on_job_end(lambda job: told.append(job.name))
+    frontier = MemoryFrontier()
+    jobs, engine = make(frontier, {"books": spider})
+    await frontier.open_job(spec("b1", tmp_path))
+    looking = asyncio.create_task(jobs.run(engine.holds))
+    await until(jobs.current)
+    [runner] = jobs.current()
+    closing, may_close = asyncio.Event(), asyncio.Event()
+
+    async def close() -> None:
+        closing.set()
+        await may_close.wait()
+
+    monkeypatch.setattr(runner, "close", close)
+    await frontier.set_state("b1", "finished")
+    async with asyncio.timeout(DEADLINE):
+        await closing.wait()
+        looking.cancel()
+        await asyncio.wait([looking])
+        may_close.set()
+        await jobs.close()
+    assert told == ["b1"]
+
+
 async def test_what_is_none_of_its_business_is_left_alone(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
     await frontier.open_job(spec("other", tmp_path, "unknown"))

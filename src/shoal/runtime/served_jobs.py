@@ -93,7 +93,6 @@ class ServedJobs:
         self._current: dict[str, JobRunner] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         self._retired: list[JobRunner] = []
-        self._closing: set[asyncio.Task[None]] = set()
         self._aside: dict[str, float] = {}  # until when (the loop's time)
         self._lanes: dict[str, Lane] = {}
         self._has_browser = available(settings)
@@ -260,12 +259,11 @@ class ServedJobs:
             await runner.pages.write_back(everything=True)
             self._retired.remove(runner)
             self._past = merge([self._past, runner.tally.report()], hosts=0)
-            # A browser takes its time: if this process is told to stop meanwhile, the closing goes on.
+            # A browser takes its time: if this process is told to stop meanwhile, the closing goes on, and what
+            # follows it.
             closing = asyncio.create_task(runner.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._end(self._end_hooks(runner, closing))
             await asyncio.shield(closing)
-            self._end(self._end_hooks(runner))
 
     def _end(self, hooks: Coroutine[Any, Any, None]) -> None:
         """Runs them beside the jobs that go on."""
@@ -273,7 +271,8 @@ class ServedJobs:
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
-    async def _end_hooks(self, runner: JobRunner) -> None:
+    async def _end_hooks(self, runner: JobRunner, closing: asyncio.Task[None]) -> None:
+        await asyncio.wait([closing])
         try:
             await runner.finish_objects()
         except ShoalError as error:
@@ -334,10 +333,11 @@ class ServedJobs:
     async def close(self) -> None:
         for task in list(self._opening.values()):
             task.cancel()
-        await asyncio.gather(*self._opening.values(), *self._closing, *self._ending, return_exceptions=True)
+        await asyncio.gather(*self._opening.values(), *self._ending, return_exceptions=True)
         for runner in self.everyone():
-            await runner.close()
-            await self._end_hooks(runner)
+            closing = asyncio.create_task(runner.close())
+            await self._end_hooks(runner, closing)
+            await closing
 
 
 class RunningJobs:
