@@ -201,7 +201,8 @@ async def test_a_bomb(chromium: BrowserTransport, media: str) -> None:
         assert (found.kind, found.status) == ("too_large", 200)
         assert "max_body" in found.detail
         await text_of(chromium, server.url("/ok"))
-    assert most - before < 400 * MB, f"{before / MB:.0f} MB, then {most / MB:.0f} MB"
+    # All of it would be more than 1 GB. On a busy machine some of that arrives before it is stopped.
+    assert most - before < 700 * MB, f"{before / MB:.0f} MB, then {most / MB:.0f} MB"
 
 
 async def test_parts_count_as_well(chromium: BrowserTransport) -> None:
