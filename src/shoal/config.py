@@ -24,8 +24,8 @@ from shoal.errors import SettingsError
 from shoal.events import event
 from shoal.limits import HOST_TABLES
 from shoal.settings import ARGUMENT_VARIABLE, HOST_KEYS, POOL_KEYS, HostSettings, PoolSettings, Settings
+from shoal.settings.typed_text import describe, parse
 from shoal.text import unreadable_url
-from shoal.typed_text import describe, parse
 
 DEFAULT_FILE = Path("shoal.toml")
 PREFIX = "SHOAL_"

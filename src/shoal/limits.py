@@ -1,7 +1,7 @@
 """Fixed limits for everything that a server, a page or a handler can make large.
 
 Each line: what is limited, why this number, and what happens beyond it. Limits that a person may want to change are
-settings (settings.py). docs/limits.md has the same table, settings included; a test compares the two.
+settings (settings/__init__.py). docs/limits.md has the same table, settings included; a test compares the two.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from rich.console import Console
 
 import shoal
 from integration.raw_server import always, page, serve
-from shoal import Page, Spider, counts
+from shoal import Page, Spider
 from shoal.clock import SystemClock
 from shoal.config import load
 from shoal.fetch.proxy.pool import LocalPools
 from shoal.fetch.proxy.routes import Routes
 from shoal.frontier import open_frontier
 from shoal.inspect.lookup import look_at_uses
-from shoal.model import Response
+from shoal.model import Response, counts
 from shoal.policy.load import Traffic
 from shoal.policy.proxy_use import OTHER, USES, HostUse, bounded, time_bucket
 from shoal.terminal.summary import render

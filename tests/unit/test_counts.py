@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from shoal.counts import DROPPED, PAGES_DROPPED, Counts, dropped, own, with_reason, within_limits
 from shoal.errors import SpiderError
 from shoal.limits import COUNTER_MOST, COUNTER_NAME, COUNTER_NAMES, COUNTER_STEP
 from shoal.model import Response, Task
+from shoal.model.counts import DROPPED, PAGES_DROPPED, Counts, dropped, own, with_reason, within_limits
 from shoal.spider.page import Page
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shoal.frontier.values import Job
     from shoal.runtime.job_plan import JobPlan
     from shoal.runtime.submit import Watch
-    from shoal.setting_types import SpiderSettings
+    from shoal.settings.keywords import SpiderSettings
     from shoal.spider.loading import SpiderSource
     from shoal.spider.spider import Spider
 

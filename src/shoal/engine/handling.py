@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
-from shoal.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.engine.page_fetches import Downloader, PageFetcher, PageFetches
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
@@ -26,6 +25,7 @@ from shoal.html.page_links import join, meta_referrer
 from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
+from shoal.model.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import rule_for, snapshot_of
 from shoal.policy.retry import backoff

@@ -14,7 +14,7 @@ from shoal.admit.sending import sent_url
 from shoal.clock import Clock
 from shoal.fetch.proxy.pools import DIRECT
 from shoal.model import Task
-from shoal.proxy_address import HOW, check_asked
+from shoal.model.proxy_address import HOW, check_asked
 from shoal.settings import Settings
 from shoal.spider import hook_calls
 from shoal.spider.handlers import HandlerTimer

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from shoal.admit import Admission
 from shoal.archive.cache import ArchiveCache, CachedAnswer
 from shoal.archive.records import new_id
-from shoal.counts import CACHED
 from shoal.engine.archiving import Archiver
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.handling import Handling
@@ -50,6 +49,7 @@ from shoal.model import (
     Snapshot,
     Task,
 )
+from shoal.model.counts import CACHED
 from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered

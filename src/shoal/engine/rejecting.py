@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import msgspec
 
 from shoal.clock import Clock
-from shoal.counts import DROPPED, with_reason
 from shoal.engine.page_hooks import PageHooks
 from shoal.limits import PAGE_REJECTED, REJECTED_ITEMS
 from shoal.model import ItemNote, Row, Task
+from shoal.model.counts import DROPPED, with_reason
 from shoal.sink.items import KeptItem, Rejected, as_json, encode_rows, kept_item, rejected_task
 from shoal.sink.row_meta import MetaWriter
 from shoal.spider.handlers import JunkError

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 
-from shoal.counts import costs, without_costs
 from shoal.engine.history import History
 from shoal.frontier.values import PastJob, WorkerRecord
 from shoal.html.charset import codec_of
@@ -30,6 +29,7 @@ from shoal.inspect.why import Answer
 from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, heard
 from shoal.model import DeadLetter, Failure, Snapshot, page_host
+from shoal.model.counts import costs, without_costs
 from shoal.policy.outcomes import rule_for
 from shoal.settings import HOST_KEYS, HostSettings
 from shoal.spider.arguments import read_key

@@ -8,12 +8,12 @@ from string import Template
 
 import msgspec
 
-from shoal import __version__, counts, humanize
+from shoal import __version__, humanize
 from shoal.engine.history import HostPast, Slice
 from shoal.events import Event
 from shoal.frontier.values import Job
 from shoal.inspect.job import left_over
-from shoal.model import DeadLetter
+from shoal.model import DeadLetter, counts
 from shoal.policy.outcomes import rule_for
 from shoal.report.gathering import Findings
 from shoal.report.plots import nothing, plots, text, when

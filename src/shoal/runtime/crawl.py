@@ -47,7 +47,7 @@ from shoal.runtime.submit import conclude, dated, submit
 from shoal.runtime.supervisor import Supervisor
 from shoal.runtime.worker import CrawlWorker
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
-from shoal.setting_types import CrawlSettings
+from shoal.settings.keywords import CrawlSettings
 from shoal.sink import Output, Sink, make_journal, open_sink
 from shoal.sink.file_sink import FileSink
 from shoal.sink.journals import Several

@@ -12,7 +12,6 @@ import uuid
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from shoal.counts import without_costs
 from shoal.engine.process_hooks import ProcessHooks, time_of
 from shoal.errors import JobHookError
 from shoal.frontier.protocol import Notes
@@ -21,6 +20,7 @@ from shoal.jobs.hook_note import HookNote, hook_lead_key, read_hook_note, write_
 from shoal.jobs.leader import Leadership
 from shoal.jobs.note import note_of
 from shoal.jobs.state import StoredState
+from shoal.model.counts import without_costs
 from shoal.settings import Settings
 from shoal.sink import describe_noted
 from shoal.spider.hook_calls import HookFailed, call_alone

@@ -38,9 +38,9 @@ from msgspec.inspect import (
 
 from shoal.errors import SpiderError, UsageError
 from shoal.limits import ARGUMENTS
+from shoal.settings.typed_text import describe, parse
 from shoal.spider.spider import Spider, place_of_code
 from shoal.text import MASK, command, without_secrets
-from shoal.typed_text import describe, parse
 
 
 class _SecretMark:

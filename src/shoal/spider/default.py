@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from shoal.html.page_links import join
 from shoal.html.visible_text import squeeze, visible_length
 from shoal.model import Request
-from shoal.setting_types import SpiderSettings
+from shoal.settings.keywords import SpiderSettings
 from shoal.spider.spider import Spider, Start
 
 if TYPE_CHECKING:

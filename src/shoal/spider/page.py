@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from multidict import CIMultiDict
 from selectolax.lexbor import LexborHTMLParser, LexborNode, SelectolaxError
 
-from shoal.counts import Counts, check_count
 from shoal.errors import SpiderError
 from shoal.events import event
 from shoal.html import charset, decoding
@@ -41,6 +40,7 @@ from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Pairs, Request, Response, Task
+from shoal.model.counts import Counts, check_count
 from shoal.spider.inner import FetchFailed, File, Inner, Unawaited
 from shoal.spider.page_log import PageLog
 from shoal.spider.rendering import Rendered, Tab

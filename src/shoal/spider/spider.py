@@ -37,8 +37,8 @@ from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
-from shoal.setting_types import SpiderSettings
 from shoal.settings import Settings
+from shoal.settings.keywords import SpiderSettings
 from shoal.spider.hooks import HookDecorators, objects_among
 from shoal.spider.login import Accounts, Login, make_login
 from shoal.spider.redefining import is_redefined

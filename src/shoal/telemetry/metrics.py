@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar, get_args
 
 from msgspec import Struct
 
-from shoal import __version__, counts
+from shoal import __version__
 from shoal.engine.tally import LATENCY_EDGES, TallyReport
 from shoal.engine.vitals import Vitals
 from shoal.errors import UsageError
 from shoal.frontier.values import JobState
+from shoal.model import counts
 from shoal.policy.outcomes import row_of
 from shoal.settings import BackpressureRule
 

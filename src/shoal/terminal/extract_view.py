@@ -14,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal import counts, humanize
+from shoal import humanize
+from shoal.model import counts
 from shoal.runtime.extract import Report
 from shoal.runtime.extract_messages import Trouble
 from shoal.telemetry.logging import only_json

@@ -12,10 +12,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal import counts, humanize
+from shoal import humanize
 from shoal.engine.tally import HostTally, TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.job import View, has_ended, left_over, waits_for
+from shoal.model import counts
 from shoal.terminal.console import safe, when
 from shoal.terminal.status_view import STATES
 from shoal.text import command

@@ -8,10 +8,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shoal import counts, humanize
+from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.job import View, left_over
+from shoal.model import counts
 from shoal.terminal.live_panel import frame
 from shoal.text import command
 

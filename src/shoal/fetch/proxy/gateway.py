@@ -29,7 +29,7 @@ from shoal.admit.sending import sent_url
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.transport import BodySink, FetchRequest
 from shoal.model import Failure, Outcome, Response
-from shoal.proxy_address import variables_in, with_variables
+from shoal.model.proxy_address import variables_in, with_variables
 from shoal.settings import PoolSettings
 from shoal.text import MASK
 

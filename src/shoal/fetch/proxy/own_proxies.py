@@ -17,8 +17,7 @@ from shoal.fetch.proxy.pool import LocalPools, ProxyPool
 from shoal.fetch.proxy.pools import DIRECT, Pools
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.model import Failure
-from shoal.policy.proxy import ProxyPolicy
-from shoal.proxy_address import (
+from shoal.model.proxy_address import (
     HOW,
     SCHEMES,
     SOCKS_PORT,
@@ -27,6 +26,7 @@ from shoal.proxy_address import (
     is_address,
     parse_address,
 )
+from shoal.policy.proxy import ProxyPolicy
 
 _KEPT = 1_000  # proxies given by address; beyond, the one that was not used for longest is forgotten
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from shoal.errors import SettingsError
 from shoal.fetch.proxy.gateway import Gateway
 from shoal.fetch.proxy.proxy import Proxy
+from shoal.model.proxy_address import HOW, SCHEMES, SOCKS_PORT, filled_address, is_address, parse_address
 from shoal.policy.host_table import table_name
-from shoal.proxy_address import HOW, SCHEMES, SOCKS_PORT, filled_address, is_address, parse_address
 from shoal.settings import PoolSettings, Settings
 
 DIRECT = "direct"  # the pool without a proxy

@@ -22,7 +22,6 @@ from msgspec.structs import replace
 
 from shoal.admit.identity import host_key
 from shoal.clock import Clock
-from shoal.counts import COST, MILLION
 from shoal.fetch.proxy.choosing import NoRoute, RouteChooser, nothing
 from shoal.fetch.proxy.costs import cost_of, received
 from shoal.fetch.proxy.exits import with_exit
@@ -34,6 +33,7 @@ from shoal.fetch.proxy.signs import BAN, REFUSALS, is_eithers_fault, sign_of, ta
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.limits import COUNTER_NAME
 from shoal.model import DOUBT, Failure, Outcome, Response, Task
+from shoal.model.counts import COST, MILLION
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of, this_life
 from shoal.policy.proxy_choice import Choice

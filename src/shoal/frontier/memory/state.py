@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from shoal.admit.identity import registrable_domain
-from shoal.counts import OTHER
 from shoal.frontier.values import (
     EARLIER,
     MOST_SOURCES,
@@ -26,6 +25,7 @@ from shoal.frontier.values import (
 from shoal.frontier.verdicts import marks
 from shoal.limits import COUNTER_MOST, COUNTER_NAMES
 from shoal.model import DeadLetter, Lease, Task
+from shoal.model.counts import OTHER
 from shoal.valve import FOREVER, Domain, DomainLimit, strictest
 
 

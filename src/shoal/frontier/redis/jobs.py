@@ -11,7 +11,6 @@ from math import ceil
 import msgspec
 from msgspec.structs import replace
 
-from shoal.counts import within_limits
 from shoal.errors import UsageError
 from shoal.events import event
 from shoal.frontier.codec import stored
@@ -19,6 +18,7 @@ from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import FULL, Shards, as_str
 from shoal.frontier.values import PAST_JOBS, Counters, Job, JobSpec, JobState, PastJob, Source, fed_of
+from shoal.model.counts import within_limits
 from shoal.valve import Valve
 
 _TURN = "turn of "  # beside a journal's length: who asked for it last (prepare.lua)

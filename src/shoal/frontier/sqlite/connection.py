@@ -10,13 +10,13 @@ from typing import Any, NamedTuple, TypeVar
 import apsw
 import msgspec
 
-from shoal.counts import OTHER
 from shoal.errors import UsageError
 from shoal.frontier.clock import Timebase
 from shoal.frontier.sqlite import domains
 from shoal.frontier.sqlite.schema import check_version
 from shoal.frontier.values import Counters, JobSpec
 from shoal.limits import COUNTER_MOST, COUNTER_NAMES
+from shoal.model.counts import OTHER
 from shoal.valve import DomainLimit, Valve, strictest
 
 T = TypeVar("T")

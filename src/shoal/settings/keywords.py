@@ -1,7 +1,7 @@
 """The settings as keyword arguments, so that editors complete them and type checkers find a misspelt one.
 
-The names and types are those of `settings.py`, without bounds; a test compares the two. `settings.py` also says what
-each of them means.
+The names and types are those of `settings/__init__.py`, without bounds; a test compares the two. That module also says
+what each of them means.
 """
 
 from __future__ import annotations

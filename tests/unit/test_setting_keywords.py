@@ -1,4 +1,4 @@
-"""The typed settings are those of settings.py. (tests/typing/settings.py shows what a type checker finds.)"""
+"""The typed settings are those of settings/__init__.py. (tests/typing/settings.py shows what a type checker finds.)"""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 import pytest
 
-from shoal.setting_types import CrawlSettings, SpiderSettings
 from shoal.settings import HostSettings, Settings
+from shoal.settings.keywords import CrawlSettings, SpiderSettings
 
 # What people may write instead of the value that Settings holds.
 WIDER = {

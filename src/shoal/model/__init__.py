@@ -23,7 +23,7 @@ from msgspec.structs import astuple, force_setattr, replace
 
 from shoal.errors import SpiderError
 from shoal.limits import HISTORY, REQUEST_NUMBER
-from shoal.proxy_address import HOW, check_asked
+from shoal.model.proxy_address import HOW, check_asked
 from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
