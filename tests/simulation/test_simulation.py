@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from shoal.clock import Clock
-from shoal.engine.dispatcher import Engine
+from shoal.engine.claimer import Claimer
 from shoal.engine.pressure import Load, PressureMonitor
 from shoal.engine.served import OneJob
 from shoal.engine.vitals import Reading
@@ -247,7 +247,7 @@ def test_a_worker_that_does_not_ask_for_robots_txt_is_caught(monkeypatch: pytest
 def test_a_place_that_is_given_away_while_the_server_still_works_is_caught(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Engine, "_outlasting", lambda self, jobs: self._settings.lease)
+    monkeypatch.setattr(Claimer, "_outlasting", lambda self, jobs: self._settings.lease)
     assert is_caught_by("server", first=13)
 
 

@@ -16,12 +16,11 @@ import sys
 import time
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from msgspec import Struct
-
+from shoal.engine.claimer import NOTHING, Claimer
 from shoal.engine.delivery import Delivery, backlog_of, is_remote, tidy
 from shoal.engine.heartbeat import Heartbeat
 from shoal.engine.liveness import Liveness
@@ -32,43 +31,21 @@ from shoal.events import event
 from shoal.fetch.deadline import LeaseDeadline, LeaseDeadlines
 from shoal.fetch.slots import PageSlot, Slots
 from shoal.frontier.protocol import Queue
-from shoal.frontier.values import Claim, Claimed, Settled
+from shoal.frontier.values import Claimed, Settled
 from shoal.frontier.verdicts import is_suspect
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure
-from shoal.policy.lanes import Lane, Lanes
 from shoal.settings import Settings
 from shoal.sink.objects.outage import Outage
-from shoal.spider import debugging
 from shoal.text import error_line
-from shoal.valve import FOREVER
 
 T = TypeVar("T")
 
 _EAGER = 0.002  # seconds a finished page waits for others while many slots are idle
 _NO_ROOM = 1.0  # seconds before settlements that a full store refused are tried again
 _TELL_FULL = 60.0
-_LATEST_START = 5.0  # seconds after the claim; less with a short lease
-_AHEAD = 64  # pages of a host that are looked up in a cache at once
 _LONG_WAIT = 10.0  # seconds after which rows that are not written yet are reported
-_NOTHING = Claimed((), FOREVER)
-
-
-class _Last(Struct, frozen=True):
-    """The last claim, and what it says about the next."""
-
-    wanted: object = None
-    at: float = 0.0
-    claimed: Claimed = _NOTHING
-
-    def still(self, wanted: object, now: float) -> Claimed | None:
-        """The answer to the same claim now, if it is known without asking: the frontier tells each process when to
-        claim again."""
-        age, again = now - self.at, self.claimed.again
-        if again is None or wanted != self.wanted or age >= again:
-            return None
-        return Claimed((), max(0.0, self.claimed.next_due - age), again=again - age)
 
 
 class Engine:
@@ -98,14 +75,20 @@ class Engine:
             most_waiting=_most_waiting(),
             on_free=self._ring_soon,
         )
-        self._served_lanes: Mapping[str, Lane] = {}
-        self._lanes = Lanes({})
         self._running: dict[asyncio.Task[None], tuple[EngineJob, Lease]] = {}
-        self._ahead: dict[str, int] = {}  # for jobs with a cache: how many pages of a host to look up at once
         self._suspect: asyncio.Task[None] | None = None  # the page in flight that may kill this process
         self._settlements: list[tuple[EngineJob, Settlement]] = []
         self._settling: Sequence[tuple[EngineJob, Settlement]] = ()
         self._delivery = Delivery(self._delivered, self._undelivered, self._settle_remotely)
+        self._claimer = Claimer(
+            frontier,
+            jobs,
+            settings,
+            name=name,
+            slots=self._slots,
+            delivery=self._delivery,
+            pressure=pressure,
+        )
         self._untouched: list[Lease] = []  # to be handed back
         self._giving_back = 0  # settlements and releases under way
         self._premature = False  # the last claim may have missed the places that they gave back
@@ -119,11 +102,6 @@ class Engine:
             frontier, name, settings, self._status, self._tokens, self._deadlines.renewed
         )
         self._epoch = ""  # of the store, when this process last read from it
-        self._latest_start = min(_LATEST_START, settings.lease / 4)
-        self._last = _Last()
-        self._look = True  # whether the frontier may have more than at the last claim
-        self._asked = 0.0  # when the last claim was made (the loop's time) …
-        self._lease_seconds = settings.lease  # … and for how long its leases are
         self._round_since: float | None = None  # when the present round began; None: it waits for work
         self.stale = 0  # settlements that came too late
         self._stopping = False
@@ -231,7 +209,7 @@ class Engine:
         if not self._due_to_settle() and not self._premature:
             self._round_since = None
             rest = claimed.next_due if claimed.again is None else claimed.again
-            self._look |= await self._frontier.wait(rest)
+            self._claimer.look |= await self._frontier.wait(rest)
         return False
 
     async def _apart(self, leases: Sequence[Lease]) -> Sequence[Lease]:
@@ -255,15 +233,15 @@ class Engine:
                 self._untouched.append(lease)
                 continue
             place = self._slots.enter(lease.task.lane)
-            deadline = self._deadlines.begin(self._asked, self._lease_seconds)
-            work = running = self._run_page(job, lease, place, self._asked, deadline)
+            deadline = self._deadlines.begin(self._claimer.asked, self._claimer.lease)
+            work = running = self._run_page(job, lease, place, self._claimer.asked, deadline)
             if self._liveness is not None:
                 running = self._liveness.on_cpu(lease.token, work, job.settings.handler_timeout)
             page = asyncio.create_task(running)
             self._running[page] = job, lease
             self._deadlines.watch(page, deadline)
             self._suspect = page if is_suspect(lease.task) else self._suspect
-            self._lanes.started(lease.task.lane)
+            self._claimer.lanes.started(lease.task.lane)
             page.add_done_callback(partial(self._page_ended, place, work, deadline))
 
     async def _exchange(self) -> Claimed:
@@ -330,7 +308,7 @@ class Engine:
         if settled.no_room:
             await asyncio.sleep(_NO_ROOM)
         self._was_settled(job, batch, settled)
-        self._look = True  # places were given back
+        self._claimer.look = True  # places were given back
         self._frontier.wake()
 
     def _was_settled(self, job: EngineJob, batch: Sequence[Settlement], settled: Settled) -> None:
@@ -379,49 +357,13 @@ class Engine:
 
     async def _claim(self) -> Claimed:
         self._premature = False
-        last, self._last = self._last, _Last()
-        pressure = self._pressure()
-        slots = pressure.slots(self._settings.concurrency)
-        if debugging.is_active():
-            slots = min(1, slots)
-        free = 0 if debugging.is_active() and self._running else self._slots.free(slots)
         # Nothing is claimed beside a suspect: it could be another suspect, and would be handed back again and again.
-        if free <= 0 or self._stopping or self._suspect is not None or pressure.claiming_paused:
-            return _NOTHING
-        # A job whose sink is slow gets no more pages until its rows are written.
-        served = [job for job in self._jobs.current() if self._delivery.has_room(job, slots)]
-        if not served:
-            return _NOTHING
-        names, made = [job.name for job in served], {job.name: job.made_at for job in served if job.made_at}
-        self._update_lanes()
-        lanes = self._lanes.split(slots, pressure.paused_lanes, free=free, waiting=self._slots.waiting_in)
-        asked, seconds = asyncio.get_running_loop().time(), self._outlasting(served)
-        wanted = names, made, {*lanes.caps}, self._frontier.epoch
-        if not self._look and (known := last.still(wanted, asked)):
-            self._last = last
-            return known
-        self._look = False
-        ahead = {} if debugging.is_active() else dict(self._ahead)
-        claimed = await self._frontier.claim(
-            Claim(self.name, names, lanes.shares, free, seconds, lanes.caps, made, ahead)
-        )
-        self._asked, self._lease_seconds = asked, seconds
-        self._last = _Last(wanted, asked, claimed)
-        self._premature = self._giving_back > 0 and len(claimed.leases) < free
+        if self._stopping or self._suspect is not None:
+            self._claimer.forget()
+            return NOTHING
+        claimed = await self._claimer.claim([lease for _, lease in self._running.values()])
+        self._premature = self._giving_back > 0 and self._claimer.unfilled
         return claimed
-
-    def _outlasting(self, jobs: Sequence[EngineJob]) -> float:
-        """Seconds of a lease that lasts at least as long as the request for its page. If this process vanishes, the
-        server may still work on the request: its place must not be given to another until then."""
-        longest = max(job.settings.total_timeout for job in jobs)
-        return max(self._settings.lease, longest + self._latest_start)
-
-    def _update_lanes(self) -> None:
-        lanes = self._jobs.lanes()
-        if lanes is not self._served_lanes:
-            self._served_lanes, self._lanes = lanes, Lanes(lanes)
-            for _, lease in self._running.values():
-                self._lanes.started(lease.task.lane)
 
     def _due_to_settle(self) -> bool:
         return bool(self._settlements or self._untouched) and self._alarm is None
@@ -431,7 +373,7 @@ class Engine:
     async def _run_page(
         self, job: EngineJob, lease: Lease, place: PageSlot, asked: float, deadline: LeaseDeadline
     ) -> None:
-        if asyncio.get_running_loop().time() - asked > self._latest_start:
+        if asyncio.get_running_loop().time() - asked > self._claimer.latest_start:
             # The store was away, or this process was frozen: the lease is too old to send a request now.
             self._untouched.append(lease)
             return
@@ -458,7 +400,7 @@ class Engine:
             self._settlements.append((job, Settlement(lease, dead)))
         else:
             if job.settings.cache:
-                self._look_ahead(job, lease, settlement)
+                self._claimer.looked_up(job, lease, settlement)
             if settlement is None:
                 self._untouched.append(lease)
             else:
@@ -469,15 +411,6 @@ class Engine:
             self._delivery.hand(job, settlement)
         else:
             self._settlements.append((job, settlement))
-
-    def _look_ahead(self, job: EngineJob, lease: Lease, settlement: Settlement | None) -> None:
-        """The more pages are in the cache, the more are claimed at once: many share one commit, and none waits for its
-        host. If few are, looking costs more than it saves."""
-        ahead = self._ahead.get(job.name, 0)
-        if settlement is not None and settlement.unsent:
-            self._ahead[job.name] = min(_AHEAD, ahead + 4)
-        elif lease.ahead:
-            self._ahead[job.name] = ahead * 3 // 4
 
     def _page_ended(
         self,
@@ -495,7 +428,7 @@ class Engine:
             work.close()
             if deadline.has_passed():
                 event("lease_lapsed", job=lease.task.job, url=lease.task.url, host=lease.task.host)
-        self._lanes.ended(lease.task.lane)
+        self._claimer.lanes.ended(lease.task.lane)
         self._suspect = None if page is self._suspect else self._suspect
         if not self._running:
             self._delivery.hurry()
