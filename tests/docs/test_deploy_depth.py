@@ -32,7 +32,7 @@ def depth(store: str) -> Iterator[str]:
     """Its URL."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     environ = {**os.environ, "PATH": path, "SHOAL_STORE": store}
-    command = [sys.executable, str(SCRIPT), "127.0.0.1", "0"]
+    command = [sys.executable, str(SCRIPT), "127.0.0.1", "0", "60"]  # patience for a busy machine
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -51,16 +51,16 @@ async def fill(store: str) -> None:
 
 def test_the_depth_is_that_of_the_running_jobs(depth: str, store: str) -> None:
     asyncio.run(fill(store))
-    with urllib.request.urlopen(depth, timeout=30) as answer:
+    with urllib.request.urlopen(depth, timeout=60) as answer:
         assert json.load(answer) == {"open": 6, "jobs": 2, "workers": 0}
 
 
 def test_a_store_that_cannot_be_read_is_no_depth(depth: str) -> None:
     """A zero would send all workers home. The server itself is well."""
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(depth, timeout=30)
+        urllib.request.urlopen(depth, timeout=60)
     with caught.value as refusal:
         assert refusal.code == 503
         assert "there is no store" in json.load(refusal)["error"]
-    with urllib.request.urlopen(f"{depth}/alive", timeout=30) as answer:
+    with urllib.request.urlopen(f"{depth}/alive", timeout=60) as answer:
         assert answer.status == 200

@@ -119,8 +119,9 @@ async def test_a_server_that_answers_one_question_only(silent: str) -> None:
     ],
 )
 async def test_no_address(answer: Answer, why: str, ipv6: bool) -> None:
+    patience = 0.3 if answer is SILENT else 30.0  # an answer may come late on a busy machine
     with NameServer({"x.example": answer}) as names:
-        async with resolver_at(names, ipv6=ipv6, dns_timeout=0.3) as resolver:
+        async with resolver_at(names, ipv6=ipv6, dns_timeout=patience) as resolver:
             assert await why_not(resolver, "x.example") == why
 
 

@@ -24,7 +24,8 @@ Answer = tuple[int, dict[str, Any]]  # HTTP status and body
 class Depth:
     """Asks for the depth, for one caller at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
         self._lock = threading.Lock()
         self._answer: Answer = (503, {})
         self._until = 0.0
@@ -32,15 +33,15 @@ class Depth:
     def read(self) -> Answer:
         with self._lock:
             if time.monotonic() >= self._until:
-                self._answer = ask()
+                self._answer = ask(self._patience)
                 self._until = time.monotonic() + FRESH
             return self._answer
 
 
-def ask() -> Answer:
+def ask(patience: float) -> Answer:
     command = ["shoal", "status", "--json"]
     try:
-        told = subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True, text=True)
+        told = subprocess.run(command, capture_output=True, timeout=patience, check=True, text=True)
     except subprocess.TimeoutExpired:
         return 503, {"error": "the store does not answer"}
     except subprocess.CalledProcessError as error:
@@ -55,7 +56,7 @@ def summed(fleet: dict[str, Any]) -> dict[str, int]:
 
 
 class Handler(BaseHTTPRequestHandler):
-    depth = Depth()
+    depth: Depth
 
     def do_GET(self) -> None:
         status, answer = (200, {}) if self.path == "/alive" else self.depth.read()
@@ -70,11 +71,12 @@ class Handler(BaseHTTPRequestHandler):
         """A line for every question would say nothing."""
 
 
-def main(host: str = "0.0.0.0", port: int = PORT) -> None:
-    with ThreadingHTTPServer((host, port), Handler) as server:
+def main(host: str = "0.0.0.0", port: str = str(PORT), patience: str = str(PATIENCE)) -> None:
+    Handler.depth = Depth(float(patience))
+    with ThreadingHTTPServer((host, int(port)), Handler) as server:
         sys.stderr.write(f"listening on {server.server_address[0]}:{server.server_address[1]}\n")
         server.serve_forever()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2], *map(int, sys.argv[2:3]))
+    main(*sys.argv[1:4])
