@@ -105,8 +105,11 @@ class Killing:
             workers[victim] = self._worker(store)
             self.killed += 1
         until(lambda: finished(store), "the end of the job")
-        for worker in workers:
-            worker.kill()
+        for (
+            worker
+        ) in workers:  # may still be removing what it kept of downloads: killed now, it would leave that
+            os.kill(worker.pid, signal.SIGTERM)
+        until(lambda: not any(worker.running for worker in workers), "the end of the workers")
 
     def _worker(self, store: str) -> Running:
         return self._start("worker", str(EXAMPLE), "--store", store, "-s", "lease=5")

@@ -7,10 +7,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from shoal.frontier.values import JobSpec, JobState
 from shoal.model import Task
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "kubernetes" / "components" / "autoscale" / "depth.py"
+PATIENCE = 60.0
 STATES: dict[str, JobState] = {"a": "running", "b": "running", "c": "paused"}
 
 
@@ -49,18 +52,28 @@ async def fill(store: str) -> None:
             await frontier.set_state(name, state)
 
 
+def ask(depth: str) -> tuple[int, dict[str, Any]]:
+    """Asks again, as an autoscaler does, where the machine is too busy for an answer in time."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(depth, timeout=PATIENCE) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                said = json.load(refusal)
+            if said != {"error": "the store does not answer"} or time.monotonic() > deadline:
+                return refusal.code, said
+
+
 def test_the_depth_is_that_of_the_running_jobs(depth: str, store: str) -> None:
     asyncio.run(fill(store))
-    with urllib.request.urlopen(depth, timeout=30) as answer:
-        assert json.load(answer) == {"open": 6, "jobs": 2, "workers": 0}
+    assert ask(depth) == (200, {"open": 6, "jobs": 2, "workers": 0})
 
 
 def test_a_store_that_cannot_be_read_is_no_depth(depth: str) -> None:
     """A zero would send all workers home. The server itself is well."""
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(depth, timeout=30)
-    with caught.value as refusal:
-        assert refusal.code == 503
-        assert "there is no store" in json.load(refusal)["error"]
-    with urllib.request.urlopen(f"{depth}/alive", timeout=30) as answer:
-        assert answer.status == 200
+    status, said = ask(depth)
+    assert status == 503
+    assert "there is no store" in said["error"]
+    assert ask(f"{depth}/alive") == (200, {})
