@@ -105,8 +105,11 @@ class Killing:
             workers[victim] = self._worker(store)
             self.killed += 1
         until(lambda: finished(store), "the end of the job")
-        for worker in workers:
-            worker.kill()
+        for (
+            worker
+        ) in workers:  # one that is killed while it removes what it kept of downloads would leave that
+            os.kill(worker.pid, signal.SIGTERM)
+        until(lambda: not any(worker.running for worker in workers), "the end of the workers")
 
     def _worker(self, store: str) -> Running:
         return self._start("worker", str(EXAMPLE), "--store", store, "-s", "lease=5")
@@ -200,10 +203,7 @@ def wrong_files(rows: Sequence[dict[str, Any]], folder: Path, catalogue: Catalog
     named = {
         (folder / file["path"]).resolve(): file["sha256"] for row in rows for file in row.get("files", ())
     }
-    files = folder / FILES
-    # Workers are killed as soon as the job has ended, so what they know of its downloads may still be in files/.shoal.
-    own = files / ".shoal"
-    there = {path.resolve() for path in files.rglob("*") if path.is_file() and own not in path.parents}
+    there = {path.resolve() for path in (folder / FILES).rglob("*") if path.is_file() and path.name[0] != "."}
     faults = []
     if missing := named.keys() - there:
         faults.append(f"{len(missing)} files are missing, such as {min(missing).name}")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from multidict import CIMultiDict
 
+from crash.harness import until
 from shoal.archive.records import Exchange, Metadata, encode, new_id
 from shoal.model import Response, Task
 
@@ -148,8 +149,8 @@ def test_the_output_is_complete_or_not_there(cli: Cli, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "shoal", "extract", "shop.py", "--from", "pages", "-o", "rows.jsonl"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         part = tmp_path / ".rows.jsonl.extract" / "rows.jsonl"
-        while not (part.exists() and part.stat().st_size):
-            assert process.poll() is None
+        until(lambda: (part.exists() and part.stat().st_size) or process.poll() is not None, "a row")
+        assert process.poll() is None
         code, _, said = cli("extract", "shop.py", "--from", "pages", "-o", "rows.jsonl")
         assert (code, "another shoal extract" in said) == (3, True)
         process.kill()
@@ -253,8 +254,8 @@ def test_interrupted(tmp_path: Path) -> None:
         command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         part = tmp_path / ".rows.jsonl.extract" / "rows.jsonl"
-        while not (part.exists() and part.stat().st_size):
-            assert process.poll() is None
+        until(lambda: (part.exists() and part.stat().st_size) or process.poll() is not None, "a row")
+        assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)
         _, said = process.communicate()
     assert process.returncode == 130

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 from shoal.engine import guardian
+from shoal.engine.startup import postpone_collection
 from shoal.errors import ShoalError
 
 INTERRUPTED = 130
@@ -35,6 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line and exits the process. Commands that crawl do so in a child, under a guardian: the fork
     comes before all imports, which would make it slow."""
     argv = sys.argv[1:] if argv is None else argv
+    postpone_collection()
     open_closed_streams()
     _escape_what_cannot_be_written()
     if guardian.is_wanted(argv):
@@ -60,7 +62,9 @@ def run(argv: Sequence[str]) -> int:
             f"only {files} files may be open (ulimit -n), Shoal needs {_LEAST_FILES}: raise it", 2
         )
     try:
-        code = command_line()(args=list(argv), prog_name="shoal", standalone_mode=False)
+        code = command_line(argv[0] if argv else "")(
+            args=list(argv), prog_name="shoal", standalone_mode=False
+        )
     except ShoalError as error:
         return complain(str(error), error.exit_code)
     except (KeyboardInterrupt, Abort):

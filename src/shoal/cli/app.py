@@ -5,6 +5,7 @@ Commands import what they need when they run, so that `shoal --help` stays quick
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cache
 from typing import Annotated, Any
 
@@ -101,10 +102,14 @@ app.command("demo")(demo.demo)
 
 
 @cache
-def command_line() -> Any:
-    """All commands with their options. To build it takes typer as long as a small command takes."""
+def command_line(only: str = "") -> Any:
+    """All commands with their options; if there is one of the name `only`, that one. To build them all takes typer as
+    long as a small command takes."""
     completion.prepare()
-    return typer.main.get_command(app)
+    one = copy(app)
+    one.registered_commands = [command for command in app.registered_commands if command.name == only]
+    one.registered_groups = [group for group in app.registered_groups if group.name == only]
+    return typer.main.get_command(one if one.registered_commands or one.registered_groups else app)
 
 
 def usage_mistake(error: Exception) -> str | None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+if __name__ == "__main__":  # before the imports, which are most of its start
+    from shoal.engine.startup import postpone_collection
+
+    postpone_collection()
+
 import asyncio
 import signal
 import socket

@@ -1,0 +1,45 @@
+"""How a process starts: the collector waits, but not for ever; of the command line, what is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from shoal.cli.app import command_line
+
+CODE = """
+import gc
+from shoal.engine import startup
+
+usual = gc.get_threshold()
+startup._OBJECTS = 5_000
+startup.postpone_collection()
+begun = [done["collections"] for done in gc.get_stats()]
+kept = [[n] for n in range(4_000)]
+assert [done["collections"] for done in gc.get_stats()] == begun, "it has not begun"
+kept += [[n] for n in range(2_000)]
+assert gc.get_threshold() == usual, "it has"
+assert gc.get_freeze_count() > 4_000
+assert not gc.callbacks
+for _ in range(5_000):
+    loop = []
+    loop.append(loop)
+assert sum(isinstance(found, list) and found and found[0] is found for found in gc.get_objects()) < 2_000
+"""
+
+
+def test_the_collector_begins_when_there_is_much() -> None:
+    done = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["status", "dead"])
+def test_only_the_command_that_is_called_is_built(name: str) -> None:
+    assert set(command_line(name).commands) == {name}
+
+
+@pytest.mark.parametrize("name", ["", "statsu", "--help"])
+def test_all_commands_are_there_for_a_name_that_is_none(name: str) -> None:
+    assert {"crawl", "status", "dead"} <= set(command_line(name).commands)
