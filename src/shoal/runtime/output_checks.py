@@ -55,10 +55,8 @@ async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> 
     if journal is None:
         return
     committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
-    if known is not None and not (named or plan.fresh) and isinstance(journal, Several):
-        # The log of several outputs is found by the job's name, whichever they are.
-        if _names(lines_of(note_of(known.spec).output)) != _names(plan.output):
-            _check_elsewhere(known)
+    if known is not None and not plan.fresh and isinstance(journal, Several) and not _are_noted(plan, known):
+        _check_elsewhere(known)
     if committed is None and not plan.fresh and not named:
         if known is not None:
             _check_elsewhere(known)
@@ -159,6 +157,11 @@ def _asked(note: bytes) -> str:
         if place.kind != "archive":
             options.append(f"-o {shlex.quote(describe(place.text))}")
     return " ".join(options) or "-o -"
+
+
+def _are_noted(plan: JobPlan, known: Job) -> bool:
+    """Whether several outputs are those of the job. Their log does not tell: it is found by the job's name."""
+    return _names(plan.output) == _names(lines_of(note_of(known.spec).output))
 
 
 def _names(output: Output) -> set[str]:
