@@ -120,6 +120,10 @@ class Logins:
             return Dead(self._failure(task, "login_failed", ready))
         return ready
 
+    def is_for(self, task: Task) -> bool:
+        """Whether the page is asked for by a session that logs in."""
+        return task.session is None or self._logs_in(task.session)
+
     def _logs_in(self, name: str | None) -> bool:
         return bool(name) and (not self._accounts or name in self._accounts)
 
