@@ -21,7 +21,15 @@ COMMANDS = set(command_line().commands)
 OPTIONS = {
     name for method in (Spider.add_handler, Spider.login) for name in inspect.signature(method).parameters
 }
-WORDS = {"page", "product", "after", "start", "order", "yield"}  # of Python, hooks and the examples
+WORDS = {
+    "page",
+    "product",
+    "after",
+    "start",
+    "order",
+    "yield",
+    "category",
+}  # of Python, hooks and the examples
 CODE = [
     (document, code)
     for document in DOCUMENTS

@@ -94,8 +94,9 @@ def test_dead_letters_are_listed(cli: Cli) -> None:
     ("options", "number"),
     [
         ([], 3),
+        (["books"], 3),
         (["--job", "books"], 3),
-        (["--job", "films"], 0),
+        (["books", "--job", "books"], 3),
         (["--host", "b.example"], 0),
         (["--kind", "http_404"], 3),
         (["--kind", "timeout"], 0),
@@ -108,6 +109,17 @@ def test_dead_letters_are_listed(cli: Cli) -> None:
 )
 def test_dead_letters_are_chosen_by_filters(cli: Cli, options: list[str], number: int) -> None:
     assert len(as_json(cli, "dead", "list", *options)) == number
+
+
+@pytest.mark.parametrize("family", ["dead", "rejected"])
+@pytest.mark.parametrize("verb", ["list", "replay", "drop"])
+def test_a_job_is_a_word_or_an_option(cli: Cli, family: str, verb: str) -> None:
+    for given in (["films"], ["--job", "films"]):
+        code, _, err = cli(family, verb, *given)
+        assert (code, err) == (2, "shoal: no job 'films' in this store; there is: books\n")
+    code, _, err = cli(family, verb, "films", "--job", "books")
+    assert (code, err) == (2, "shoal: films and --job books are two jobs: name one\n")
+    assert cli(family, verb, "--job", "books")[0] == 0
 
 
 def test_a_dead_letter_tells_its_story_and_nothing_hostile(cli: Cli) -> None:

@@ -207,6 +207,7 @@ def test_wrong_words_are_answered_in_one_line(cli: Cli, argv: Sequence[str], say
         (["crawl", "--rat=3", "a.test"], "--rate"),
         (["crawl", "--retry-base", "3", "a.test"], "-s retry_base=…"),
         (["rows", "--jsn", "a"], "--json"),
+        (["rows", "--job", "a"], "shoal rows JOB"),
         (["nonsense"], ""),
         (["crawl", "--nonsense"], ""),
         (["crawl", "-Z"], ""),

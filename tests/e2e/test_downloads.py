@@ -8,9 +8,14 @@ import hashlib
 import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import attrs
+import msgspec
+import pydantic
 import pytest
 from aiohttp import web
 
@@ -388,6 +393,44 @@ async def test_nothing_to_download_is_told(site: Site, tmp_path: Path) -> None:
     assert (
         "page.download takes a URL, an element or a request, not a NoneType" in letter.task.history[-1].detail
     )
+
+
+@dataclass(frozen=True)
+class Sheet:
+    manual: object
+    n: int = 1
+
+
+class Leaflet(msgspec.Struct, frozen=True):
+    manual: object
+    n: int = 1
+
+
+@attrs.frozen
+class Folder:
+    manual: object
+    n: int = 1
+
+
+class Model(pydantic.BaseModel):
+    manual: object
+    n: int = 1
+
+
+@pytest.mark.parametrize("kind", [Sheet, Leaflet, Folder, Model])
+async def test_items_of_any_kind_may_have_files(site: Site, tmp_path: Path, kind: Any) -> None:
+    site.answers = {"/1.pdf": plain(b"one")}
+    spider = spider_for(site, tmp_path)
+    made = [kind("/1.pdf") if kind is not Model else Model(manual="/1.pdf"), kind(manual=None, n=2)]
+
+    @spider.handler(files=["manual"])
+    def start(page: Page) -> object:
+        return made
+
+    first, second = await shoal.crawl(spider)
+    assert read(first["manual"]["path"]) == b"one"
+    assert (first["n"], second) == (1, {"manual": None, "n": 2})
+    assert made[0].manual == "/1.pdf", "the handler's own item is left alone"
 
 
 async def test_fields_of_items_become_files(site: Site, tmp_path: Path) -> None:

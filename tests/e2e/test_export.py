@@ -250,6 +250,8 @@ def test_rows_that_say_their_kind(cli: Cli, tmp_path: Path, site: str) -> None:
     write_spider(tmp_path, site, "row_meta=True")
     assert cli("crawl", "shop.py")[0] == 0
     assert cli("export", "shop", "-o", "p.jsonl", "--item", "product")[0] == 0
+    err = cli("export", "shop", "-o", "none.jsonl", "--item", "Product")[2]
+    assert "none of them of the kind Product: is it spelt so?" in err
     assert products(tmp_path / "p.jsonl") == ALL
     assert len(lines(tmp_path / "p.jsonl")) == len(ALL)
 

@@ -476,6 +476,21 @@ async def test_an_error_in_a_login_names_its_line_and_ends_no_crawl(
         assert "test_logins.py:" in caplog.text
 
 
+async def test_a_login_that_computes_for_ever_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+    with serving(Members()) as site:
+        spider = spider_for(site, handler_timeout=0.5, handler_warn=0.2)
+        spider.logs_in = None
+
+        @spider.login("form#login")
+        async def login(session: LoginSession) -> None:
+            while True:
+                pass
+
+        results = await shoal.crawl(spider)
+        assert [letter.kind for letter in results.dead] == ["login_failed"]
+        assert "it computed for longer than handler_timeout = 0.5 s" in caplog.text
+
+
 async def test_a_page_that_looks_logged_out_after_a_login_is_named(caplog: pytest.LogCaptureFixture) -> None:
     with serving(Members()) as site:
         spider = Spider("members", start=f"{site.url}home?secret=1", **FAST)  # type: ignore[arg-type]

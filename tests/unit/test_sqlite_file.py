@@ -252,6 +252,29 @@ def test_finish_while_others_have_it_open(file: SqliteFile, path: Path) -> None:
     assert len(select(path, "SELECT * FROM book")) == 3
 
 
+KILLED = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+for sql in ("PRAGMA cache_size = 1", "BEGIN IMMEDIATE", "CREATE TABLE other(text)"):
+    db.execute(sql)
+db.executemany("INSERT INTO other VALUES (?)", [("x" * 4_000,)] * 200)  # more than it keeps in memory
+os._exit(9)
+"""
+
+
+def test_a_process_that_died_while_it_changed_the_file(file: SqliteFile, path: Path) -> None:
+    """As one that is killed while `finish` ends the WAL mode: what it left is undone before the file is read."""
+    end = file.append(0, rows({"a": 1}))
+    file.finish(end)
+    journal = path.with_name("rows.sqlite-journal")
+    for look in (lambda: file.check(end), lambda: list(file.read(end))):
+        subprocess.run([sys.executable, "-I", "-S", "-c", KILLED, str(path)], check=False)
+        assert journal.exists()
+        look()
+        assert not journal.exists()
+    assert select(path, "SELECT name FROM sqlite_schema WHERE name = 'other'") == []
+
+
 # -- what can go wrong
 
 

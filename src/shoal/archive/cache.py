@@ -133,7 +133,7 @@ class ArchiveCache:
             return False
         if note.verdict == "moved" or (note.inner and not note.failure):
             return 200 <= status < 400 and status != 304
-        return note.page and note.failure in _OF_THE_HANDLER
+        return (note.page or not self._exact) and note.failure in _OF_THE_HANDLER
 
     def _body(self, digest: str) -> bytes:
         index = self._index

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -12,14 +12,18 @@ from shoal.errors import UsageError
 from shoal.text import command
 
 if TYPE_CHECKING:
+    from shoal.frontier.protocol import Frontier
     from shoal.frontier.values import DeadFilter
     from shoal.model import DeadLetter
+
+T = TypeVar("T")
 
 app = typer.Typer(help="Look at dead letters: pages that were given up. Replay or drop them.")
 
 WHICH = "Which dead letters"
 
-JobName = Annotated[str | None, option("--job", value="NAME", text="Of this job.", panel=WHICH)]
+JobWord = Annotated[str | None, typer.Argument(metavar="JOB", help="Of this job.")]
+JobName = Annotated[str | None, option("--job", value="NAME", text="The same as JOB.", panel=WHICH)]
 Host = Annotated[str | None, option("--host", value="HOST", text="Of this host.", panel=WHICH)]
 Kind = Annotated[str | None, option("--kind", value="KIND", text="That died of this: http_404.", panel=WHICH)]
 Since = Annotated[
@@ -43,6 +47,7 @@ def dead(context: typer.Context) -> None:
 
 @app.command("list")
 def list_(
+    named: JobWord = None,
     store: Store = DEFAULT_STORE,
     job: JobName = None,
     host: Host = None,
@@ -58,7 +63,7 @@ def list_(
     from shoal.terminal import tables
     from shoal.terminal.console import print_json
 
-    query = letter_query(job, host, kind, since, until, ids, limit)
+    query = letter_query(one_job(named, job), host, kind, since, until, ids, limit)
     found = _letters(store, query)
     if as_json:
         print_json([letter_dict(letter) for letter in found])
@@ -94,6 +99,7 @@ def show(
 
 @app.command()
 def replay(
+    named: JobWord = None,
     store: Store = DEFAULT_STORE,
     job: JobName = None,
     host: Host = None,
@@ -107,16 +113,17 @@ def replay(
     """Put dead letters back into the queue, with a fresh set of attempts."""
     from shoal.humanize import plural
     from shoal.inspect.actions import replay_letters
-    from shoal.terminal.console import ask, say
+    from shoal.terminal.console import say
 
-    query = letter_query(job, host, kind, since, until, ids, limit)
+    query = letter_query(one_job(named, job), host, kind, since, until, ids, limit)
     _require_choice(query, everything, "replay")
-    number = ask(store, lambda frontier: replay_letters(frontier, query, "shoal dead"))
+    number = _act(store, query, lambda frontier: replay_letters(frontier, query, "shoal dead"))
     say(f"{plural(number, 'page')} queued again" + ("; run the crawl to fetch them" if number else ""))
 
 
 @app.command()
 def drop(
+    named: JobWord = None,
     store: Store = DEFAULT_STORE,
     job: JobName = None,
     host: Host = None,
@@ -130,12 +137,26 @@ def drop(
     """Forget dead letters. Their pages stay seen and are not fetched again."""
     from shoal.humanize import plural
     from shoal.inspect.actions import drop_letters
-    from shoal.terminal.console import ask, say
+    from shoal.terminal.console import say
 
-    query = letter_query(job, host, kind, since, until, ids, limit)
+    query = letter_query(one_job(named, job), host, kind, since, until, ids, limit)
     _require_choice(query, everything, "drop")
-    number = ask(store, lambda frontier: drop_letters(frontier, query, "shoal dead"))
+    number = _act(store, query, lambda frontier: drop_letters(frontier, query, "shoal dead"))
     say(f"{plural(number, 'dead letter')} dropped")
+
+
+def one_job(word: str | None, option: str | None) -> str | None:
+    """The job, which may be given as a word and as an option."""
+    if word is not None and option is not None and word != option:
+        raise UsageError(f"{word} and --job {option} are two jobs: name one")
+    return option if word is None else word
+
+
+async def check_job(frontier: Frontier, name: str | None) -> None:
+    from shoal.inspect.job import unknown_job
+
+    if name is not None and await frontier.job(name) is None:
+        raise await unknown_job(frontier, name)
 
 
 def letter_query(
@@ -170,11 +191,19 @@ def _require_choice(query: DeadFilter, everything: bool, verb: str) -> None:
 
     if query == DeadFilter() and not everything:
         raise UsageError(
-            f"say which dead letters to {verb}: --job, --host, --kind, --since, --until or --id, or --all"
+            f"say which dead letters to {verb}: a JOB, --host, --kind, --since, --until or --id, or --all"
         )
 
 
 def _letters(store: str, query: DeadFilter) -> Sequence[DeadLetter]:
+    return _act(store, query, lambda frontier: frontier.dead(query))
+
+
+def _act(store: str, query: DeadFilter, act: Callable[[Frontier], Awaitable[T]]) -> T:
     from shoal.terminal.console import ask
 
-    return ask(store, lambda frontier: frontier.dead(query))
+    async def checked(frontier: Frontier) -> T:
+        await check_job(frontier, query.job)
+        return await act(frontier)
+
+    return ask(store, checked)

@@ -73,6 +73,8 @@ def export(
     if not quiet:
         for path, rows in written.items():
             say(f"{plural(rows, 'row')} in {path}")
+        if item and total and not any(written.values()):
+            say(f"job {job} has {plural(total, 'row')}, none of them of the kind {item}: is it spelt so?")
 
 
 def _sources(

@@ -38,7 +38,8 @@ def fetch(
     pairs: options.Pairs = None,
     config: options.Config = None,
 ) -> None:
-    """Fetch one page and show what Shoal sees: robots, redirects, status, timing, links."""
+    """Fetch one page and show what Shoal sees: robots, redirects, status, timing, links. It knows no spider, so it does
+    not log in."""
     from shoal.cli.targets import as_one_url
     from shoal.config import load
     from shoal.engine.event_loop import run_loop

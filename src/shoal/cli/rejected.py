@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from shoal.cli.dead import letter_query
+from shoal.cli.dead import JobWord, check_job, letter_query, one_job
 from shoal.cli.options import DEFAULT_STORE, AsJson, Store, option, shown_store, switch
 from shoal.errors import UsageError
 from shoal.text import command
@@ -22,7 +22,7 @@ app = typer.Typer(help="Look at rejected items: those that were not written. Rep
 
 WHICH = "Which items"
 
-JobName = Annotated[str | None, typer.Argument(metavar="[JOB]", help="Of this job.")]
+JobName = Annotated[str | None, option("--job", value="NAME", text="The same as JOB.", panel=WHICH)]
 Host = Annotated[str | None, option("--host", value="HOST", text="Of pages of this host.", panel=WHICH)]
 Since = Annotated[
     str | None, option("--since", value="TIME", text="Rejected since: 2h, 1d or a date.", panel=WHICH)
@@ -45,8 +45,9 @@ def rejected(context: typer.Context) -> None:
 
 @app.command("list")
 def list_(
-    job: JobName = None,
+    named: JobWord = None,
     store: Store = DEFAULT_STORE,
+    job: JobName = None,
     host: Host = None,
     since: Since = None,
     until: Until = None,
@@ -59,7 +60,7 @@ def list_(
     from shoal.terminal.console import ask, print_json
     from shoal.terminal.rejected_items import print_items
 
-    query = _query(job, host, since, until, ids, limit)
+    query = _query(one_job(named, job), host, since, until, ids, limit)
     letters, why = ask(store, lambda frontier: _look(frontier, query))
     if as_json:
         print_json({"reasons": why, "items": [rejected_item(letter) for letter in letters]})
@@ -70,15 +71,8 @@ def list_(
 async def _look(frontier: Frontier, query: DeadFilter) -> tuple[Sequence[DeadLetter], list[Reason]]:
     from shoal.inspect.rejected import reasons
 
-    await _check_job(frontier, query.job)
+    await check_job(frontier, query.job)
     return await frontier.dead(query), await reasons(frontier, query)
-
-
-async def _check_job(frontier: Frontier, name: str | None) -> None:
-    from shoal.inspect.job import unknown_job
-
-    if name is not None and await frontier.job(name) is None:
-        raise await unknown_job(frontier, name)
 
 
 @app.command()
@@ -106,8 +100,9 @@ def show(
 
 @app.command()
 def replay(
-    job: JobName = None,
+    named: JobWord = None,
     store: Store = DEFAULT_STORE,
+    job: JobName = None,
     host: Host = None,
     since: Since = None,
     until: Until = None,
@@ -119,7 +114,7 @@ def replay(
     from shoal.humanize import plural
     from shoal.terminal.console import ask, say
 
-    query = _query(job, host, since, until, ids, limit)
+    query = _query(one_job(named, job), host, since, until, ids, limit)
     _require_choice(query, everything, "replay")
     number = ask(store, lambda frontier: _replay(frontier, query))
     say(f"{plural(number, 'item')} queued again" + ("; run the crawl to write them" if number else ""))
@@ -129,7 +124,7 @@ async def _replay(frontier: Frontier, query: DeadFilter) -> int:
     from shoal.inspect.actions import replay_letters
     from shoal.terminal.console import say
 
-    await _check_job(frontier, query.job)
+    await check_job(frontier, query.job)
     for job in await frontier.jobs():
         most = job.spec.max_pages
         if job.counters.rejected and query.job in (None, job.spec.name) and 0 < most <= job.counters.done:
@@ -142,8 +137,9 @@ async def _replay(frontier: Frontier, query: DeadFilter) -> int:
 
 @app.command()
 def drop(
-    job: JobName = None,
+    named: JobWord = None,
     store: Store = DEFAULT_STORE,
+    job: JobName = None,
     host: Host = None,
     since: Since = None,
     until: Until = None,
@@ -155,7 +151,7 @@ def drop(
     from shoal.humanize import plural
     from shoal.terminal.console import ask, say
 
-    query = _query(job, host, since, until, ids, limit)
+    query = _query(one_job(named, job), host, since, until, ids, limit)
     _require_choice(query, everything, "drop")
     number = ask(store, lambda frontier: _drop(frontier, query))
     say(f"{plural(number, 'rejected item')} dropped")
@@ -164,7 +160,7 @@ def drop(
 async def _drop(frontier: Frontier, query: DeadFilter) -> int:
     from shoal.inspect.actions import drop_letters
 
-    await _check_job(frontier, query.job)
+    await check_job(frontier, query.job)
     return await drop_letters(frontier, query, "shoal rejected")
 
 

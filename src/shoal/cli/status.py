@@ -27,7 +27,7 @@ _SOONEST = 0.1  # seconds between two looks
 
 
 def status(
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="This job only, in detail.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="This job only, in detail.")] = None,
     store: Store = DEFAULT_STORE,
     in_flight: Annotated[
         bool, switch("--in-flight", text="The pages in flight instead, those first that take longest.")

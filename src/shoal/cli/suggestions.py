@@ -65,7 +65,7 @@ def better_message(error: Exception, message: str) -> str:
         return message
     option = getattr(error, "option_name", None)
     if hasattr(error, "possibilities") and isinstance(option, str):
-        return _with(f"No such option: {option}", _option_meant(option, context.command))
+        return _with(f"No such option: {option}", _option_meant(option, context))
     if found := _NO_COMMAND.fullmatch(message.rstrip("?")):
         root = context.find_root().command
         meant = _command_meant(
@@ -79,9 +79,13 @@ def _with(message: str, meant: str) -> str:
     return f"{message}; did you mean {meant}?" if meant else message
 
 
-def _option_meant(given: str, command: Any) -> str:
-    names = [name for parameter in command.params for name in parameter.opts if name.startswith("--")]
+def _option_meant(given: str, context: Any) -> str:
+    parameters = context.command.params
+    names = [name for parameter in parameters for name in parameter.opts if name.startswith("--")]
     given = given.partition("=")[0].replace("_", "-")
+    words = [parameter.metavar for parameter in parameters if parameter.param_type_name == "argument"]
+    if (word := given.lstrip("-").upper()) in words:  # without an option's name
+        return f"{context.command_path} {word}"
     setting = given.lstrip("-").replace("-", "_")
     if given in names:
         return given

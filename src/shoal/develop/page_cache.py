@@ -15,8 +15,9 @@ from shoal.archive.members import SUFFIXES, compress
 from shoal.archive.records import Records, warcinfo
 from shoal.engine.archiving import Archiver
 from shoal.errors import SinkError
+from shoal.fetch.challenge.verdict import Challenge, Challenges
 from shoal.model import Done, Lease, Moved, Response, Settlement, Task
-from shoal.settings import Settings
+from shoal.settings import BROWSER, Settings
 
 JOB = "develop"  # the name of the job that these pages belong to
 
@@ -29,7 +30,7 @@ async def keep(
         _make(folder)
         archiver = Archiver(settings, folder, JOB, "")
         try:
-            found, id = await _records(archiver, page, moves)
+            found, id = await _records(archiver, page, moves, settings)
         finally:
             archiver.close()
         _write(folder, found, settings)
@@ -51,23 +52,33 @@ def _make(folder: Path) -> None:
 
 
 async def _records(
-    archiver: Archiver, page: tuple[Task, Response], moves: Sequence[tuple[Task, Response]]
+    archiver: Archiver,
+    page: tuple[Task, Response],
+    moves: Sequence[tuple[Task, Response]],
+    settings: Settings,
 ) -> tuple[list[Records], str]:
     found: list[Records] = []
     now, id = time.time(), records.new_id()
     for (task, response), (to, _) in pairwise([*moves, page]):
         found += await _encoded(
-            archiver, Settlement(_lease(task), Moved(to)), response, records.new_id(), now
+            archiver, Settlement(_lease(task), Moved(to)), response, records.new_id(), now, is_page=False
         )
-    found += await _encoded(archiver, Settlement(_lease(page[0]), Done()), page[1], id, now)
+    task, response = page
+    # A person can look at the page of a wall; a crawl has to judge it.
+    is_page = challenge_of(task, response, settings) is None
+    found += await _encoded(archiver, Settlement(_lease(task), Done()), response, id, now, is_page=is_page)
     return found, id
 
 
+def challenge_of(task: Task, response: Response, settings: Settings) -> Challenge | None:
+    """For what a crawl would take the page, such as a login form."""
+    return Challenges(settings, browser=task.lane != BROWSER).look(response, asked=task.origin)
+
+
 async def _encoded(
-    archiver: Archiver, settlement: Settlement, response: Response, id: str, now: float
+    archiver: Archiver, settlement: Settlement, response: Response, id: str, now: float, *, is_page: bool
 ) -> list[Records]:
-    page = isinstance(settlement.verdict, Done)
-    settlement = await archiver.add(settlement, response, id=id, at=now - response.elapsed, page=page)
+    settlement = await archiver.add(settlement, response, id=id, at=now - response.elapsed, page=is_page)
     return [row for row in settlement.archived if isinstance(row, Records)]
 
 

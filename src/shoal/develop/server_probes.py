@@ -47,7 +47,7 @@ async def _look_up(resolver: Resolver, name: str) -> Finding:
     except UnresolvedError as error:
         do = "see /etc/resolv.conf and the setting dns_servers, or whether this machine is online"
         if error.why == "no_such_name":
-            do = "see whether it is spelt right"
+            do = "see whether it is spelt right, and whether names of the internet are known here (dns_servers)"
         return Finding("dns", "wrong", f"{name} has no address: {error.message or error.why}", do)
     return Finding("dns", "ok", f"{name} is {addresses[0]}, found in {latency(time.monotonic() - began)}")
 

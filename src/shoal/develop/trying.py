@@ -17,6 +17,7 @@ from msgspec.structs import asdict, replace
 
 from shoal.admit.referrer import Referrer
 from shoal.clock import PageClock
+from shoal.develop import DEFAULT_CACHE
 from shoal.develop.inner_pages import InnerPages
 from shoal.develop.page_source import Found
 from shoal.engine.handling import Handling
@@ -56,6 +57,9 @@ class RejectedItem(Struct, frozen=True):
     item: Any
     reason: str
     kind: str = ""  # what kind of item it was to be
+
+
+_LOG_IN = f"shoal crawl SPIDER --cache {DEFAULT_CACHE} --max-pages 5 --fresh keeps pages to try"
 
 
 class TriedError(Struct, frozen=True):
@@ -207,15 +211,17 @@ class _Attempt:
             log=log,
             seconds=self._seconds,
             error=_error(settlement),
-            challenge=_challenge(self._found, self._settings),
+            challenge=_challenge(self._found, self._settings, self._spider),
         )
 
 
-def _challenge(found: Found, settings: Settings) -> str:
+def _challenge(found: Found, settings: Settings, spider: Spider) -> str:
     browser = found.task.lane == BROWSER
     met = Challenges(settings, browser=not browser).look(found.response, asked=found.task.origin)
     if met is None:
         return ""
+    if met.kind == "login_wall" and spider.logs_in is not None:
+        return f"{met}; a crawl logs in, this command does not: {_LOG_IN}"
     if met.kind == "empty_shell":
         return f"{met}; a crawl opens it in a browser, if there is one, and so does --browser"
     return f"{met}; a crawl gives it to no handler, unless `challenges` leaves {met.kind} out"

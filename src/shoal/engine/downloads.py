@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from shoal.admit.referrer import Referrer
@@ -124,20 +126,29 @@ async def with_files(
 
 
 async def _with_files(item: object, handler: Handler, page: Page, tally: Tally, last: bool) -> object:
-    if not isinstance(item, Mapping):
-        raise JunkError(
-            f"handler {handler.name!r} has files={list(handler.files)} and yielded a {type(item).__name__}:"
-            " yield a dict, or call page.download yourself"
-        )
-    filled = dict(item)
+    filled: dict[str, object] = {}
     for field in handler.files:
-        value = item.get(field)
+        value = item.get(field) if isinstance(item, Mapping) else getattr(item, field, None)
         if isinstance(value, list | tuple):
             # An empty URL is no file: it would be the page itself.
             filled[field] = [await _file(url, field, handler, page, tally, last) for url in value if url]
         elif value:
             filled[field] = await _file(value, field, handler, page, tally, last)
-    return filled
+    return _replaced(item, filled)
+
+
+def _replaced(item: object, values: Mapping[str, object]) -> object:
+    """A copy of the item with these values, whatever the annotations of its class say: its schema checks them later."""
+    if isinstance(item, Mapping):
+        return {**item, **values}
+    if isinstance(item, Struct):
+        return replace(item, **values)
+    if hasattr(item, "model_copy"):  # of pydantic
+        return item.model_copy(update=values)
+    made = copy(item)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)  # a frozen class lets nobody set it otherwise
+    return made
 
 
 async def _file(

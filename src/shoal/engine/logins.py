@@ -39,7 +39,8 @@ from shoal.model import Dead, Failure, Lease, Moved, Request, Response, Retry, T
 from shoal.policy.outcomes import rule_for
 from shoal.settings import Settings
 from shoal.spider import debugging
-from shoal.spider.handlers import HandlerTimer
+from shoal.spider.handlers import HandlerTimeout, HandlerTimer
+from shoal.spider.hook_calls import log_in
 from shoal.spider.inner import FetchFailed
 from shoal.spider.login import MAIN, Account, Login, LoginFailed, LoginSession
 from shoal.spider.page import Page
@@ -119,6 +120,10 @@ class Logins:
         if isinstance(ready, str):
             return Dead(self._failure(task, "login_failed", ready))
         return ready
+
+    def is_for(self, task: Task) -> bool:
+        """Whether the page is asked for by a session that logs in."""
+        return task.session is None or self._logs_in(task.session)
 
     def _logs_in(self, name: str | None) -> bool:
         return bool(name) and (not self._accounts or name in self._accounts)
@@ -213,11 +218,12 @@ class Logins:
         """Why it failed; None: it did not."""
         renewing = asyncio.create_task(self._renew(kept, holder, asyncio.current_task()))
         monotonic = self._clock.monotonic
-        timer = HandlerTimer(monotonic() + self._settings.handler_timeout, monotonic)
+        most = self._settings.handler_timeout
+        timer = HandlerTimer(monotonic() + most, monotonic)
         try:
             async with asyncio.timeout(None) as limit:
                 timer.interrupt(limit)
-                said = await self._login.function(session)
+                said = await log_in(self._login, session)
                 session.check_headers()
                 if said is False:
                     return Trouble("the login function returned False")
@@ -225,8 +231,11 @@ class Logins:
                     return Trouble("the page after the login still looks logged out")
                 return None
         except TimeoutError:
-            most = self._settings.handler_timeout
             return Trouble(f"it took longer than handler_timeout = {most:g} s", passes=True)
+        except HandlerTimeout as error:  # by the watchdog
+            return Trouble(
+                f"it computed for longer than handler_timeout = {most:g} s ({place_of_error(error)})"
+            )
         except (StoreError, SessionKeyError):
             raise
         except FetchFailed as error:

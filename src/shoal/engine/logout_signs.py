@@ -8,12 +8,12 @@ by the page          what `logged_out` finds, or a login form that the engine kn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from inspect import isawaitable
 
 from shoal.admit.sending import redirect_url, without_route
 from shoal.engine.judging import Judgement
 from shoal.hosts.session_notes import LoginState
 from shoal.model import Response, Task
+from shoal.spider.hook_calls import looks_logged_out
 from shoal.spider.login import Login
 from shoal.spider.page import Page
 
@@ -47,8 +47,7 @@ class LogoutSigns:
             return False
         if isinstance(sign, str):
             return page.is_html and page.first(sign) is not None
-        said = sign(page)
-        return bool(await said if isawaitable(said) else said)
+        return await looks_logged_out(sign, page)
 
     def _is_login_url(self, url: str, login: LoginState) -> bool:
         pattern = self._login.urls

@@ -122,7 +122,7 @@ class Pipeline:
         host = await self._hosts.view(lease)
         if host.state.start:
             self._admission.welcome(task.host)
-        if self._cache is not None and (found := self._cache.find(task)) is not None:
+        if (found := self._cached(task)) is not None:
             settlement = await self._from_cache(lease, host, found)
             if settlement is not None:
                 return settlement
@@ -165,6 +165,11 @@ class Pipeline:
         settlement = await self._conclude(lease, host, fetched, judgement, visit, at, record)
         is_page = judgement.verdict is None and judgement.kind != "redirect"
         return await self._archiver.add(settlement, outcome, id=record, at=at, page=is_page)
+
+    def _cached(self, task: Task) -> CachedAnswer | None:
+        if self._cache is None or (self._logins is not None and self._logins.is_for(task)):
+            return None  # what is in the cache for that URL is what others see, such as the login page
+        return self._cache.find(task)
 
     async def _from_cache(self, lease: Lease, host: HostView, found: CachedAnswer) -> Settlement | None:
         """What comes of a page that is in the archive. Nothing is learnt from it about its host, whom it costs no turn.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from difflib import get_close_matches
 
 from msgspec import Struct
 
@@ -106,9 +107,11 @@ def _check_kinds(plan: JobPlan) -> None:
     kinds = kinds_of(plan.spider)
     for place in read_output(plan.output, stored=True):
         if place.kind != "archive" and place.item and place.item not in kinds:
+            close = get_close_matches(place.item.lower(), kinds, 1)
             raise UsageError(
-                f"-o {place.item}=: no handler of spider {plan.spider.name!r} makes items of that kind; there are "
-                f"{', '.join(kinds)}"
+                f"-o {place.item}=: no handler of spider {plan.spider.name!r} makes items of that kind; "
+                + (f"did you mean {close[0]}=? " if close else "")
+                + f"there are {', '.join(kinds)}"
             )
 
 

@@ -7,6 +7,9 @@ import os
 import shlex
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from shoal.errors import OutputTaken, SinkAway, SinkError
 from shoal.frontier.protocol import Frontier, Jobs, Queue
@@ -52,6 +55,8 @@ async def check_output(plan: JobPlan, frontier: Frontier, known: Job | None) -> 
     if journal is None:
         return
     committed = await frontier.journal_length(plan.job, journal.key) if known is not None else None
+    if known is not None and not plan.fresh and isinstance(journal, Several) and not _are_noted(plan, known):
+        _check_elsewhere(known)
     if committed is None and not plan.fresh and not named:
         if known is not None:
             _check_elsewhere(known)
@@ -137,9 +142,36 @@ async def file_claim(frontier: Queue, job: Job, key: str) -> FileClaim:
 def _check_elsewhere(known: Job) -> None:
     if known.counters.items:
         raise SinkError(
-            f"job {known.spec.name} has written its {known.counters.items:,} rows elsewhere: "
-            "name that place with -o, or start again with --fresh"
+            f"job {known.spec.name} has its {plural(known.counters.items, 'row')} elsewhere: go on with "
+            f"{_asked(note_of(known.spec).output)}, or start again with --fresh"
         )
+
+
+def _asked(note: bytes) -> str:
+    """The options that name these outputs, as short as they can be typed here."""
+    here = os.getcwd()
+    options = []
+    for place in read_output(lines_of(note), stored=True):
+        if place.is_here and os.path.commonpath([here, os.path.abspath(place.target)]) == here:
+            place = replace(place, target=os.path.relpath(place.target, here))
+        if place.kind != "archive":
+            options.append(f"-o {shlex.quote(describe(place.text))}")
+    return " ".join(options) or "-o -"
+
+
+def _are_noted(plan: JobPlan, known: Job) -> bool:
+    """Whether several outputs are those of the job. Their log does not tell: it is found by the job's name."""
+    return _names(plan.output) == _names(lines_of(note_of(known.spec).output))
+
+
+def _names(output: Output) -> set[str]:
+    """The outputs in any order, as seen from the first of them: with a server as store, folders may be moved."""
+    places = read_output(lines_of(output_key(output)), stored=True)
+    folder = next((place.folder for place in places if place.is_here), Path())
+    return {
+        replace(place, target=os.path.relpath(place.target, folder)).text if place.is_here else place.text
+        for place in places
+    }
 
 
 def _check_archive(plan: JobPlan, known: Job) -> None:

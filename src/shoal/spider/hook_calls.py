@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator, Iterable, Sequence
 from inspect import isawaitable
 from types import CodeType
 
@@ -14,6 +14,7 @@ from shoal.model import Request
 from shoal.spider.handlers import LATE, Drop, HandlerTimeout, HandlerTimer, Retry, is_item, wait_until
 from shoal.spider.hooks import Hook, OutgoingRequest
 from shoal.spider.inner import FetchFailed
+from shoal.spider.login import Login, LoginSession
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
 from shoal.spider.spider import place_of_code, place_of_error
@@ -62,6 +63,17 @@ def failed(hook: Hook, error: BaseException) -> HookFailed:
     where = place_of_error(error, file)
     said = LATE if isinstance(error, HandlerTimeout) else error_line(error)
     return HookFailed(hook, said, where if where != file else "")
+
+
+async def log_in(login: Login, session: LoginSession) -> object:
+    """What the login function answers. It stands here so that the watchdog ends it if it computes for ever."""
+    return await login.function(session)
+
+
+async def looks_logged_out(sign: Callable[[Page], object], page: Page) -> bool:
+    """What the function says that tells whether one is logged out."""
+    said = sign(page)
+    return bool(await said if isawaitable(said) else said)
 
 
 async def before_request(hook: Hook, request: OutgoingRequest, time: HandlerTimer) -> None:

@@ -108,7 +108,7 @@ class SqliteFile:
             if not os.access(self.path, os.W_OK):
                 raise apsw.ReadOnlyError("no permission to write")
             if committed:
-                with closing(self._connect(apsw.SQLITE_OPEN_READONLY)) as db:
+                with closing(self._connect_to_read()) as db:
                     self._check_position(SqliteTables(db, self._columns).load() or 0, committed)
 
     def finish(self, committed: int) -> None:
@@ -136,7 +136,7 @@ class SqliteFile:
 
     def items(self, committed: int) -> Iterator[tuple[str, dict[str, object]]]:
         """… each with its kind."""
-        with self._complaining(), closing(self._connect(apsw.SQLITE_OPEN_READONLY)) as db:
+        with self._complaining(), closing(self._connect_to_read()) as db:
             db.execute("BEGIN")
             tables = SqliteTables(db, self._columns)
             self._check_position(tables.load() or 0, committed)
@@ -157,6 +157,20 @@ class SqliteFile:
     def _connect(self, flags: int = apsw.SQLITE_OPEN_READWRITE) -> apsw.Connection:
         db = apsw.Connection(self._name, flags=flags)
         db.set_busy_timeout(int(self._patience * 1000))
+        return db
+
+    def _connect_to_read(self) -> apsw.Connection:
+        """Changes nothing, but that it undoes what a process was about to change when it died: the file cannot be read
+        before. `finish` leaves such a change, if it is killed between its steps."""
+        db = self._connect(apsw.SQLITE_OPEN_READONLY)
+        try:
+            db.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+        except apsw.ReadOnlyError:  # only a connection that may write undoes it
+            db.close()
+            return self._connect()
+        except BaseException:
+            db.close()
+            raise
         return db
 
     def _make_file(self) -> None:
