@@ -23,7 +23,7 @@ from shoal.events import event
 from shoal.html import charset, decoding
 from shoal.html.css import Selection
 from shoal.html.forms import FieldValue, FormError, submit
-from shoal.html.jsonld import objects_in
+from shoal.html.structured.jsonld import objects_in
 from shoal.html.markup_repair import as_html
 from shoal.html.media import Kind, kind_of, media_type
 from shoal.html.page_links import (

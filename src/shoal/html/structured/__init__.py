@@ -1,0 +1,1 @@
+"""What pages say about themselves for machines, read as it stands there."""
