@@ -27,6 +27,7 @@ _LONGEST = 300  # characters of an address that is put before names
 _MOST_PREFIXES = 100  # declared at one place
 _WORDS = 20  # words of one attribute
 _MARKS = frozenset(("about", "prefix", "property", "resource", "typeof", "vocab"))
+_MOVES = frozenset(("resource", "typeof"))  # with one of them, an address says what the content is about
 _TYPED = re.compile(rb"\btypeof\s*=", re.IGNORECASE)
 _PREFIXES = {
     "schema": "http://schema.org/",
@@ -61,8 +62,9 @@ class _Reference(Struct, frozen=True):
 
 def items_in(tree: LexborHTMLParser, base: str) -> list[dict[str, Any]]:
     """The items of a page that have a type, and are not part of another."""
-    if tree.root is None or _TYPED.search(tree.raw_html or b"") is None:
-        return []
+    html = tree.raw_html or b""
+    if tree.root is None or b"typeof" not in html.lower() or _TYPED.search(html) is None:
+        return []  # scripts have the word, too
     return _Items(tree.root, base).all()
 
 
@@ -105,10 +107,8 @@ class _Items:
             subject = about or around.subject
             typed = (about or target or self._new()) if types is not None else None
         else:
-            subject = about or (
-                target if _MARKS & attributes.keys() - {"property", "prefix", "vocab"} else None
-            )
-            subject = subject or (self._new() if types is not None else around.subject)
+            moved = target if not _MOVES.isdisjoint(attributes) else None
+            subject = about or moved or (self._new() if types is not None else around.subject)
             typed = subject if types is not None else None
         if typed is not None:
             for name in (types or "").split()[:_WORDS]:
