@@ -9,7 +9,7 @@ most.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import unescape
 
 from shoal.limits import ENTRY_ELEMENTS, ENTRY_TEXT
@@ -82,7 +82,7 @@ class XmlStream:
     first element, `cut` counts elements that were too large or too deep.
     """
 
-    def __init__(self, pieces: Iterable[str], entries: dict[str, Collection[str]]) -> None:
+    def __init__(self, pieces: Iterable[str], entries: Mapping[str, Collection[str]]) -> None:
         self._pieces = iter(pieces)
         self._entries = entries
         self._names: Collection[str] = ()

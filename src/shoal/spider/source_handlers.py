@@ -74,6 +74,7 @@ async def feed(page: Page) -> AsyncIterator[Request]:
         if isinstance(entry, NextPage):
             following = following or entry.url
             continue
+        part.read += 1
         lastmod = entry.updated or entry.published
         for request in part.take(SitemapEntry(entry.url, lastmod=lastmod, details=entry.details)):
             fresh += 1
@@ -105,6 +106,7 @@ class _Part:
         self._taken = self._size = 0
         self._digest = blake2b(digest_size=12)
         self._seen: set[str] = set()
+        self._pages = 0  # entries that are no sitemaps
         self.read = self.unchanged = 0
 
     async def requests(self, document: Iterable[SitemapEntry]) -> AsyncIterator[Request]:
@@ -129,6 +131,7 @@ class _Part:
         return _follow(page, page.task.origin, note, self._reader, anywhere=True, dedupe=False, priority=1)
 
     def take(self, entry: SitemapEntry) -> Iterable[Request]:
+        self._pages += not entry.is_sitemap
         if self._oldest is not None and _is_older(entry.lastmod, self._oldest):
             self.unchanged += 1
             self._page.count("sitemaps not changed" if entry.is_sitemap else f"{self._what} not changed")
@@ -200,9 +203,9 @@ class _Part:
     def tell(self, document: Sitemap | Feed) -> None:
         page, note = self._page, self._note
         page.count(f"{self._reader.removeprefix('shoal:')}s read", int(not note.offset))
-        page.count(self._what, self.read - note.offset)
-        if not self._taken and not note.offset and not self.read:
-            page.log.warning("%s lists no page", page.url)
+        page.count(self._what, self._pages)
+        if not self.read:
+            page.log.warning("%s lists nothing", page.url)
         page.count(f"{self._what} without a URL", document.broken)
         page.count(f"{self._what} cut", document.cut)
         if document.problem:

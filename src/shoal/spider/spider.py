@@ -272,10 +272,10 @@ class Spider(HookDecorators):
             return []
         if callable(self.start):
             return []
-        urls = (entry.url if isinstance(entry, Request | Source) else entry for entry in self._listed())
+        urls = (entry.url if isinstance(entry, Request | Source) else entry for entry in self.listed_starts())
         return [url for url in urls if isinstance(url, str)]
 
-    def _listed(self) -> Sequence[str | Request | Path | Source | Table]:
+    def listed_starts(self) -> Sequence[str | Request | Path | Source | Table]:
         """The start, if it is no function, as a list."""
         assert not callable(self.start)
         return self.start if isinstance(self.start, list | tuple) else [self.start]
@@ -285,10 +285,14 @@ class Spider(HookDecorators):
         from the last time."""
         if callable(self.start) or self.reads_stdin():
             return True
-        return any(isinstance(entry, Table) and entry.is_query for entry in self._listed())
+        return any(isinstance(entry, Table) and entry.is_query for entry in self.listed_starts())
 
     def reads_stdin(self) -> bool:
-        return not callable(self.start) and not isinstance(self.start, str | Path) and STDIN in self._listed()
+        return (
+            not callable(self.start)
+            and not isinstance(self.start, str | Path)
+            and STDIN in self.listed_starts()
+        )
 
     async def starts(
         self, skip: int = 0, at: StartPlace | None = None
@@ -309,7 +313,7 @@ class Spider(HookDecorators):
 
     async def _entries(self, at: StartPlace) -> AsyncGenerator[tuple[object, bool], None]:
         if not callable(self.start):
-            for entry in self._listed():
+            for entry in self.listed_starts():
                 if isinstance(entry, Table):
                     async with aclosing(entry.requests(at)) as requests:
                         async for request in requests:
@@ -326,8 +330,8 @@ class Spider(HookDecorators):
             return
         try:
             async with aclosing(self._produced(at)) as entries:
-                async for entry in entries:
-                    yield entry, False
+                async for made in entries:
+                    yield made, False
         except ShoalError as error:
             raise SpiderError(f"{place_of_error(error) or at}: {error}") from error
         except (Exception, SystemExit) as error:

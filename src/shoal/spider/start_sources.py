@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from datetime import UTC, date, datetime
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -115,6 +116,12 @@ class Source:
         name = self.handler if isinstance(self.handler, str) else name_of_handler(self.handler)
         note = msgspec.structs.replace(self.note, handler=name)
         return source_request(self.asked, self.reader, note)
+
+    def changed_since(self, since: Since) -> Self:
+        """The same source, with another `since`."""
+        made = copy(self)
+        made.note = msgspec.structs.replace(self.note, since=self._since(since), is_since_last=since == LAST)
+        return made
 
     def _request(self, url: object) -> Request:
         if not isinstance(url, str):

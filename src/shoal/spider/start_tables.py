@@ -97,7 +97,7 @@ class Table:
     async def requests(self, at: StartPlace) -> AsyncGenerator[Request, None]:
         handler = self._handler if isinstance(self._handler, str) else name_of_handler(self._handler)
         is_server = self._address.startswith(_POSTGRES)
-        column, at.line = "", 0
+        column, at.line = "", int(_ending(self.path) in _DELIMITERS)  # of the names of the columns
         at.file = None if self.is_query else self.path
         try:
             async with aclosing(self._server_rows() if is_server else _threaded(self._rows())) as rows:
@@ -149,7 +149,7 @@ class Table:
 
     def _open(self) -> IO[str]:
         opened = gzip.open if self.path.name.lower().endswith(".gz") else open
-        return opened(self.path, "rt", encoding="utf-8-sig", errors="replace", newline="")  # type: ignore[no-any-return,operator]
+        return opened(self.path, "rt", encoding="utf-8-sig", errors="replace", newline="")
 
     def _delimited_rows(self) -> Iterator[Row]:
         csv.field_size_limit(START_LINE)
@@ -160,7 +160,7 @@ class Table:
             delimiter = self._delimiter or _delimiter_in(first, _DELIMITERS[_ending(self.path)])
             names = next(csv.reader([first], delimiter=delimiter))
             for row in csv.DictReader(file, names, delimiter=delimiter, restkey=""):
-                row.pop("", None)  # type: ignore[call-overload]  # cells beyond the last column
+                row.pop("", None)  # cells beyond the last column
                 yield row
 
     def _json_rows(self) -> Iterator[Row]:
@@ -206,7 +206,7 @@ class Table:
 
     async def _server_rows(self) -> AsyncGenerator[Row, None]:
         try:
-            import asyncpg
+            import asyncpg  # type: ignore[import-untyped]
         except ImportError:
             raise SpiderError(f"{self._shown} needs asyncpg: pip install 'shoal[postgres]'") from None
         connection = await asyncpg.connect(self._address)
