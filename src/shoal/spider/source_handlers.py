@@ -37,8 +37,7 @@ _OFTEN = 100  # entries between two turns of the event loop
 _PART_BYTES = 16 * MB  # of the requests of a part
 _ALL = 5 * SITEMAP_ENTRIES  # entries that are queued at once, if a file is another one each time
 _ROBOTS_BYTES = 512 * KB
-_NO_SITEMAP = {"html": "a page (HTML)", "empty": "empty", "xml": "XML, but no sitemap", "text": "a text"}
-_NO_FEED = {**_NO_SITEMAP, "xml": "XML, but no feed"}
+_OTHERS = {"html": "a page (HTML)", "empty": "empty", "xml": "XML of another kind", "text": "a text"}
 
 
 async def robots(page: Page) -> AsyncIterator[Request]:
@@ -53,17 +52,22 @@ async def robots(page: Page) -> AsyncIterator[Request]:
 
 async def sitemap(page: Page) -> AsyncIterator[Request]:
     note = read_note(page.meta)
+    document = _sitemap_in(page)
     part = _Part(page, note, SITEMAP)
-    document = Sitemap(page.body, page.headers.get("Content-Type", ""))
-    if note.offset and not await _is_unchanged(document, note):
-        page.count("sitemaps that changed while they were read")
-        part = _Part(page, replace(note, offset=0, digest=""), SITEMAP, most=_ALL)
-    document = Sitemap(page.body, page.headers.get("Content-Type", ""))
     async for request in part.requests(document):
         yield request
-    if part.read == 0 and (document.kind in _NO_SITEMAP):
-        raise SpiderError(f"{page.url} is no sitemap: it is {_NO_SITEMAP[document.kind]}")
+    if part.has_changed:  # since its first entries were read: those after them may be others, too
+        page.count("sitemaps that changed while they were read")
+        document = _sitemap_in(page)
+        part = _Part(page, replace(note, offset=0, digest=""), SITEMAP, most=_ALL)
+        async for request in part.requests(document):
+            yield request
+    _check_kind(page, part, document, "sitemap")
     part.tell(document)
+
+
+def _sitemap_in(page: Page) -> Sitemap:
+    return Sitemap(page.body, page.headers.get("Content-Type", ""))
 
 
 async def feed(page: Page) -> AsyncIterator[Request]:
@@ -81,14 +85,20 @@ async def feed(page: Page) -> AsyncIterator[Request]:
             yield request
         if part.read % _OFTEN == 0:
             await asyncio.sleep(0)
-    if part.read == 0 and document.kind in _NO_FEED:
-        raise SpiderError(f"{page.url} is no feed: it is {_NO_FEED[document.kind]}")
+    _check_kind(page, part, document, "feed")
     if document.kind == "json" and document.problem:
         raise SpiderError(f"{page.url} is no feed: {document.problem}")
     following = following or next(iter(linked(page.headers, page.url, "next")), "")
     if following and note.pages > 1 and (fresh or not part.unchanged):
         yield _follow(page, following, replace(note, pages=note.pages - 1), FEED)
     part.tell(document)
+
+
+def _check_kind(page: Page, part: _Part, document: Sitemap | Feed, what: str) -> None:
+    """Raises if nothing was read because it is something else, such as the page that says "not found"."""
+    if part.read == 0 and document.kind in _OTHERS:
+        kind = "html" if document.kind == "xml" and page.is_html else document.kind
+        raise SpiderError(f"{page.url} is no {what}: it is {_OTHERS[kind]}")
 
 
 class _Part:
@@ -105,9 +115,9 @@ class _Part:
         self._oldest = note.oldest
         self._taken = self._size = 0
         self._digest = blake2b(digest_size=12)
-        self._seen: set[str] = set()
         self._pages = 0  # entries that are no sitemaps
         self.read = self.unchanged = 0
+        self.has_changed = False  # the entries that were read before are others now
 
     async def requests(self, document: Iterable[SitemapEntry]) -> AsyncIterator[Request]:
         note = self._note
@@ -122,6 +132,9 @@ class _Part:
             if self.read > note.offset:
                 for request in self.take(entry):
                     yield request
+            elif self.read == note.offset and self._digest.hexdigest() != note.digest:
+                break
+        self.has_changed = bool(note.offset) and self.read <= note.offset
 
     def _rest(self) -> Request:
         """The request for the rest of this file."""
@@ -211,18 +224,6 @@ class _Part:
         if document.problem:
             page.count(f"{self._reader.removeprefix('shoal:')}s cut")
             page.log.warning("%s is not read to its end: %s", page.url, document.problem)
-
-
-async def _is_unchanged(document: Iterable[SitemapEntry], note: SourceNote) -> bool:
-    """Whether the entries that were read before are the same still: otherwise those after them are others, too."""
-    digest = blake2b(digest_size=12)
-    for number, entry in enumerate(document, 1):
-        digest.update(f"{entry.url}\n".encode("utf-8", "replace"))
-        if number == note.offset:
-            return digest.hexdigest() == note.digest
-        if number % _OFTEN == 0:
-            await asyncio.sleep(0)
-    return False
 
 
 def _follow(page: Page, url: str, note: SourceNote, reader: str, **changed: Any) -> Request:
