@@ -54,7 +54,7 @@ XML_TAGS = 1_000_000  # "<" in an XML document: a sitemap of 50,000 URLs has hal
 
 # -- sitemaps and feeds
 SITEMAP_BYTES = 64 * MB  # bytes of one, unpacked: the protocol has 50 MB. Beyond: cut, and counted
-SITEMAP_ENTRIES = 10_000  # entries that are queued at once. Beyond: it is fetched again for the next ones
+SITEMAP_ENTRIES = 5_000  # entries that are queued at once. Beyond: it is fetched again for the next ones
 SITEMAP_DEPTH = 5  # indexes in one another: the protocol has one. Beyond: passed over, and counted
 FEED_JSON = 16 * MB  # characters of a JSON Feed, which is read as a whole. Beyond: dead letter
 ENTRY_ELEMENTS = 10_000  # elements of an entry: 1,000 images have some. Beyond: left out, and counted

@@ -105,6 +105,16 @@ async def test_patterns_choose_among_pages() -> None:
     assert page._counts["sitemap entries left out"] == 2
 
 
+async def test_a_handler_for_each_kind_of_page() -> None:
+    asked = Sitemap(MAP, handler={r"/p/": "product", r"/p|/q": "category"}).request()
+    requests, page = await handled(urlset(f"{SITE}/p/1", f"{SITE}/q/1", f"{SITE}/blog"), asked)
+    assert [(one.url, one.handler) for one in requests] == [
+        (f"{SITE}/p/1", "product"),
+        (f"{SITE}/q/1", "category"),
+    ]
+    assert page._counts["sitemap entries left out"] == 1
+
+
 @pytest.mark.parametrize(
     ("lastmod", "is_taken"),
     [
@@ -153,6 +163,25 @@ async def test_a_file_that_changes_meanwhile_is_taken_as_a_whole() -> None:
     assert page._counts["sitemaps that changed while they were read"] == 1
     shorter, _ = await handled(urlset(*urls[:7]), rest)
     assert [one.url for one in shorter] == urls[:7]
+
+
+async def test_a_file_that_is_another_one_each_time_has_an_end() -> None:
+    many = [f"{SITE}/{number}" for number in range(11 * SITEMAP_ENTRIES)]
+    rest, changes = Sitemap(MAP).request(), 0
+    while True:
+        found, page = await handled(urlset(f"{SITE}/new/{changes}", *many), rest)
+        if found[-1].handler != SITEMAP:
+            break
+        rest, changes = found[-1], changes + 1
+    assert changes == 3
+    assert len(found) == 10 * SITEMAP_ENTRIES
+    assert page._counts["sitemaps cut"] == 1
+
+
+async def test_a_feed_larger_than_any_is_cut_and_counted() -> None:
+    many = "".join(f"<item><link>{SITE}/{number}</link></item>" for number in range(10 * SITEMAP_ENTRIES + 3))
+    found, page = await handled(f"<rss>{many}</rss>", Feed(MAP).request())
+    assert (len(found), page._counts["feed entries cut"]) == (10 * SITEMAP_ENTRIES, 3)
 
 
 async def test_robots_txt_leads_to_sitemaps_wherever_they_are() -> None:
@@ -248,6 +277,8 @@ async def test_pages_of_a_feed_are_read_as_many_as_asked_for() -> None:
         (lambda: Sitemap("no url"), "is not a URL"),
         (lambda: Sitemap(5), "give a URL or a Request"),  # type: ignore[arg-type]
         (lambda: Sitemap(MAP, include="("), "not a regular expression"),
+        (lambda: Sitemap(MAP, handler={"(": "a"}), "not a regular expression"),
+        (lambda: Spider("a", start=[Sitemap(MAP), "x", Sitemap(MAP)]), "is there twice"),
         (lambda: Sitemap(MAP, since="gestern"), "give a date"),
         (lambda: Sitemap(MAP, margin=-1), "give seconds"),
         (lambda: Feed(MAP, pages=0), "whole number"),

@@ -43,7 +43,7 @@ UrlColumn = Annotated[
 
 def listed_words(sitemaps: Sequence[str] | None, feeds: Sequence[str] | None) -> tuple[list[str], list[str]]:
     """The addresses of sitemaps and feeds, as URLs."""
-    return [_url(word) for word in sitemaps or ()], [_url(word) for word in feeds or ()]
+    return list(dict.fromkeys(map(_url, sitemaps or ()))), list(dict.fromkeys(map(_url, feeds or ())))
 
 
 def _url(word: str) -> str:

@@ -29,7 +29,7 @@ from shoal.settings import Settings
 from shoal.spider.default import summary_spider
 from shoal.spider.loading import load_spiders, on_path
 from shoal.spider.spider import Spider, shown
-from shoal.spider.start_sources import Source, handler_of_entries
+from shoal.spider.start_sources import Source, handlers_of_entries
 from shoal.spider.start_tables import Table
 from shoal.text import shown_url
 
@@ -163,9 +163,12 @@ def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:
         request = Request(entry) if isinstance(entry, str) else entry
         if isinstance(request, Source):
             request = request.request()
-            if not spider.has_handler(name := handler_of_entries(request)):
-                bad += 1
-                yield Finding("start", "wrong", f"{entry}: there is no handler {name!r}", where=spider.name)
+            for name in handlers_of_entries(request):
+                if not spider.has_handler(name):
+                    bad += 1
+                    yield Finding(
+                        "start", "wrong", f"{entry}: there is no handler {name!r}", where=spider.name
+                    )
         if isinstance(refused := admission.admit(request), Refused):
             bad += 1
             found = f"{refused.url}: refused ({refused.reason}), so a crawl would not fetch it"

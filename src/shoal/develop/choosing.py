@@ -14,7 +14,7 @@ from shoal.model import Request
 from shoal.model.built_in import is_built_in
 from shoal.settings import Settings
 from shoal.spider.spider import Spider
-from shoal.spider.start_sources import handler_of_entries
+from shoal.spider.start_sources import handlers_of_entries
 
 _NESTED = 5  # robots.txt and sitemaps that lead to a page
 
@@ -50,7 +50,7 @@ async def page_for(
         )
 
     if not handler and is_built_in(first):  # people try their own code
-        handler = spider.handler_named(handler_of_entries(request)).name
+        handler = spider.handler_named(handlers_of_entries(request)[0]).name
     if not handler or handler == first:
         return await find(request)
     for _ in range(_NESTED):

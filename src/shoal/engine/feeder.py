@@ -28,7 +28,7 @@ from shoal.model.built_in import is_built_in
 from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider.spider import Spider, StartPlace
-from shoal.spider.start_sources import handler_of_entries
+from shoal.spider.start_sources import handlers_of_entries
 from shoal.spider.state import state_of
 from shoal.text import command, shown_url
 
@@ -147,7 +147,8 @@ class Feeder:
         try:
             if request.lane is not None and request.lane not in self._lanes:
                 raise SpiderError(no_such_lane(request.lane, self._lanes))
-            self._spider.handler_named(handler_of_entries(request))
+            for handler in handlers_of_entries(request):
+                self._spider.handler_named(handler)
             stored_size(request)
         except (OversizeError, SpiderError) as error:
             raise self._error(position, request, str(error)) from None

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 _OFTEN = 100  # entries between two turns of the event loop
 _PART_BYTES = 16 * MB  # of the requests of a part
-_ALL = 5 * SITEMAP_ENTRIES  # entries that are queued at once, if a file is another one each time
+_ALL = 10 * SITEMAP_ENTRIES  # entries that are queued at once, if a file is another one each time
+_CHANGES = 3  # times that a file may have changed while it was read
 _ROBOTS_BYTES = 512 * KB
 _OTHERS = {"html": "a page (HTML)", "empty": "empty", "xml": "XML of another kind", "text": "a text"}
 
@@ -59,7 +60,8 @@ async def sitemap(page: Page) -> AsyncIterator[Request]:
     if part.has_changed:  # since its first entries were read: those after them may be others, too
         page.count("sitemaps that changed while they were read")
         document = _sitemap_in(page)
-        part = _Part(page, replace(note, offset=0, digest=""), SITEMAP, most=_ALL)
+        again = replace(note, offset=0, digest="", changes=note.changes + 1)
+        part = _Part(page, again, SITEMAP, most=_ALL)
         async for request in part.requests(document):
             yield request
     _check_kind(page, part, document, "sitemap")
@@ -79,6 +81,9 @@ async def feed(page: Page) -> AsyncIterator[Request]:
             following = following or entry.url
             continue
         part.read += 1
+        if part.is_full:
+            page.count("feed entries cut")
+            continue
         lastmod = entry.updated or entry.published
         for request in part.take(SitemapEntry(entry.url, lastmod=lastmod, details=entry.details)):
             fresh += 1
@@ -112,6 +117,8 @@ class _Part:
         self._include = _patterns(note.include)
         self._exclude = _patterns(note.exclude)
         self._files = _patterns(note.sitemaps)
+        searches = _patterns(tuple(pattern for pattern, _ in note.rules))
+        self._rules = [(search, name) for search, (_, name) in zip(searches, note.rules, strict=True)]
         self._oldest = note.oldest
         self._taken = self._size = 0
         self._digest = blake2b(digest_size=12)
@@ -125,8 +132,14 @@ class _Part:
             self.read += 1
             if self.read % _OFTEN == 0:
                 await asyncio.sleep(0)
-            if self._taken >= self._most or self._size >= _PART_BYTES:
-                yield self._rest()
+            if self.is_full:
+                if note.changes < _CHANGES:
+                    yield self._rest()
+                else:  # it is another one each time, and would be read for ever
+                    self._page.count("sitemaps cut")
+                    self._page.log.warning(
+                        "%s is not read to its end: it changes all the time", self._page.url
+                    )
                 return
             self._digest.update(f"{entry.url}\n".encode("utf-8", "replace"))
             if self.read > note.offset:
@@ -135,6 +148,10 @@ class _Part:
             elif self.read == note.offset and self._digest.hexdigest() != note.digest:
                 break
         self.has_changed = bool(note.offset) and self.read <= note.offset
+
+    @property
+    def is_full(self) -> bool:
+        return self._taken >= self._most or self._size >= _PART_BYTES
 
     def _rest(self) -> Request:
         """The request for the rest of this file."""
@@ -156,10 +173,11 @@ class _Part:
         if self._note.alternates:
             urls += [one["href"] for one in entry.details.get("alternates", ()) if one.get("href")]
         for url in urls:
-            if not self._is_wanted(url):
+            handler = self._handler_of(url)
+            if handler is None:
                 self._page.count(f"{self._what} left out")
                 continue
-            request = self._request(url, entry)
+            request = self._request(url, handler, entry)
             self._taken += 1
             self._size += len(url)
             yield request
@@ -171,15 +189,20 @@ class _Part:
             self._page.count("sitemaps nested too deep")
         else:
             self._taken += 1
-            note = replace(self._note, nested=self._note.nested + 1, offset=0, digest="")
+            note = replace(self._note, nested=self._note.nested + 1, offset=0, digest="", changes=0)
             yield _follow(self._page, entry.url, note, SITEMAP)
 
-    def _is_wanted(self, url: str) -> bool:
+    def _handler_of(self, url: str) -> str | None:
+        """None: it is not wanted."""
         if self._include and not any(search(url) for search in self._include):
-            return False
-        return not any(search(url) for search in self._exclude)
+            return None
+        if any(search(url) for search in self._exclude):
+            return None
+        if not self._note.rules:
+            return self._note.handler
+        return next((name for search, name in self._rules if search(url)), None)
 
-    def _request(self, url: str, entry: SitemapEntry) -> Request:
+    def _request(self, url: str, handler: str, entry: SitemapEntry) -> Request:
         note, meta = self._note, dict(self._note.meta or {})
         if note.details and entry.details:
             meta[self._reader.removeprefix("shoal:")] = self._details(entry.details)
@@ -187,7 +210,7 @@ class _Part:
         same = origin(task.url) == _origin_of(url, task.url)
         return Request(
             url,
-            note.handler,
+            handler,
             self._page.url,
             depth=0,
             meta=meta or None,

@@ -44,7 +44,7 @@ from shoal.spider.hooks import HookDecorators, objects_among
 from shoal.spider.login import Accounts, Login, make_login
 from shoal.spider.redefining import is_redefined
 from shoal.spider.schemas import Schema, schemas_of
-from shoal.spider.start_sources import Source
+from shoal.spider.start_sources import Source, check_apart
 from shoal.spider.start_tables import Table
 from shoal.spider.state import State
 from shoal.text import error_line
@@ -120,6 +120,8 @@ class Spider(HookDecorators):
                 f"spider {name!r}: start is a {type(start).__name__}; give a URL, a list of URLs, "
                 "a pathlib.Path to a file of URLs, a Sitemap, Feed or Table, or a function that yields them"
             )
+        if isinstance(start, list | tuple):
+            check_apart(start)
         self.settings: dict[str, object] = {**settings}
         _check_settings(name, self.settings)
         super().__init__()

@@ -9,7 +9,7 @@ taken from it travels in the `meta` of the task, so any worker can read it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from datetime import UTC, date, datetime
 from typing import Any, Self, TypeAlias
@@ -42,6 +42,7 @@ class SourceNote(Struct, frozen=True, omit_defaults=True):
     margin: float = MARGIN
     is_since_last: bool = False  # `since` is to be the time of the last run; whoever feeds the job knows it
     handler: str = ""  # of the entries
+    rules: tuple[tuple[str, str], ...] = ()  # pattern and handler: the first that matches is taken
     alternates: bool = False
     details: bool = True
     pages: int = 1  # of a feed
@@ -50,6 +51,7 @@ class SourceNote(Struct, frozen=True, omit_defaults=True):
     nested: int = 0  # indexes that led here
     offset: int = 0  # entries that were read before
     digest: str = ""  # of their URLs: if it differs, the file has changed since
+    changes: int = 0  # how often it had changed
 
     @property
     def oldest(self) -> float | None:
@@ -59,7 +61,7 @@ class SourceNote(Struct, frozen=True, omit_defaults=True):
     @property
     def identity(self) -> tuple[object, ...]:
         """What a second run must have in common with the first, to take only what has changed."""
-        return self.include, self.exclude, self.sitemaps, self.handler, self.alternates
+        return self.include, self.exclude, self.sitemaps, self.handler, self.rules, self.alternates
 
     def as_meta(self) -> dict[str, Any]:
         return {NOTE: msgspec.to_builtins(self)}
@@ -95,6 +97,8 @@ class Source:
         if isinstance(margin, bool) or not isinstance(margin, int | float) or not 0 <= margin < float("inf"):
             raise SpiderError(f"{self.kind}: margin is {margin!r}; give seconds")
         self.handler = handler
+        if isinstance(handler, Mapping):
+            self._patterns("handler", tuple(handler))
         self.note = SourceNote(
             include=self._patterns("include", include),
             exclude=self._patterns("exclude", exclude),
@@ -113,8 +117,12 @@ class Source:
 
     def request(self) -> Request:
         """The start request."""
-        name = self.handler if isinstance(self.handler, str) else name_of_handler(self.handler)
-        note = msgspec.structs.replace(self.note, handler=name)
+        handler = self.handler
+        if isinstance(handler, Mapping):
+            rules = tuple((pattern, _name_of(one)) for pattern, one in handler.items())
+            note = msgspec.structs.replace(self.note, rules=rules)
+        else:
+            note = msgspec.structs.replace(self.note, handler=_name_of(handler))
         return source_request(self.asked, self.reader, note)
 
     def changed_since(self, since: Since) -> Self:
@@ -166,7 +174,8 @@ class Sitemap(Source):
     - `since`: only what has changed since a date, or since the last finished run: `"last"`; entries that do not say
       when they changed are taken
     - `margin`: seconds by which that is moved back
-    - `handler`: of the pages, by name; the spider's first one, if none is given
+    - `handler`: of the pages, by name; the spider's first one, if none is given. A dict has a handler for each pattern
+      of URLs; what matches none of them is left out
     - `alternates`: whether translations of a page (hreflang) are taken as pages, too
     - `details`: whether handlers are told what the sitemap says of a page: `page.meta["sitemap"]`
     - `meta`: of the pages
@@ -258,6 +267,25 @@ def source_request(asked: Request, reader: str, note: SourceNote, **changed: Any
     )
 
 
-def handler_of_entries(request: Request) -> str:
-    """The handler of the pages that a source lists; that of the request, if it is no source."""
-    return read_note(request.meta).handler if is_built_in(request.handler) else request.handler
+def _name_of(handler: object) -> str:
+    return handler if isinstance(handler, str) else name_of_handler(handler)
+
+
+def handlers_of_entries(request: Request) -> Sequence[str]:
+    """The handlers of the pages that a source lists; that of the request, if it is no source."""
+    if not is_built_in(request.handler):
+        return [request.handler]
+    note = read_note(request.meta)
+    return [name for _, name in note.rules] or [note.handler]
+
+
+def check_apart(sources: Sequence[object]) -> None:
+    """Raises if a file is there twice: it would be fetched once, and read as the first one says."""
+    seen: set[str] = set()
+    for source in sources:
+        if isinstance(source, Source):
+            if source.url in seen:
+                raise SpiderError(
+                    f"{source} is there twice: give it once, with handler={{pattern: handler, …}} for several handlers"
+                )
+            seen.add(source.url)
