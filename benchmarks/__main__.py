@@ -13,6 +13,7 @@ python -m benchmarks.output_speed  rows a second and CPU a row of every format, 
 python -m benchmarks.extract     handlers on archived pages against crawling them: pages a second of one core
 python -m benchmarks.shop        a shop with a login, variants and files, killed again and again: every row once
 python -m benchmarks.adding      URLs added to a job that runs, is paused, has finished; parts killed: each exactly once
+python -m benchmarks.sitemaps    a sitemap index with a million URLs: memory, backpressure, kills, a run of what changed
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers
 python -m benchmarks.patterns    seven ways to fetch from 800 difficult hosts: who obtains what, how soon, how politely
 python -m benchmarks.postgres    rows a second into PostgreSQL: row by row, arrays, COPY into a staging table

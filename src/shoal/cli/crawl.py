@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from shoal.cli import endings, is_closed, options
+from shoal.cli import endings, is_closed, options, start_options
 from shoal.engine.guardian import guarded
 from shoal.errors import SinkError, UsageError
 from shoal.text import command
@@ -29,6 +29,10 @@ def crawl(
         typer.Argument(metavar="TARGET", help="URLs, or one spider: FILE.py, FILE.py:name or module:name."),
     ] = None,
     input_file: options.Input = None,
+    column: start_options.UrlColumn = None,
+    sitemaps: start_options.Sitemaps = None,
+    feeds: start_options.Feeds = None,
+    since: start_options.Since = None,
     output: options.Output = None,
     archive: options.Archive = None,
     cache: options.Cache = None,
@@ -71,7 +75,11 @@ def crawl(
         return
     options.set_up_logging(log_level, log_format, runs_spiders=True)
     share = endings.read_share(fail_above)
-    source = read_targets(targets or [], input_file, arguments)
+    maps, feeds = start_options.listed_words(sitemaps, feeds)
+    source = read_targets(
+        targets or [], input_file, arguments, sitemaps=maps, feeds=feeds, column=column or ""
+    )
+    source = start_options.with_since(source, since)
     given = options.flags(
         pairs,
         max_pages=max_pages,

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from shoal.cli import endings, options
+from shoal.cli import endings, options, start_options
 from shoal.errors import UsageError
 from shoal.limits import REQUEST_NUMBER
 from shoal.text import command
@@ -61,6 +61,10 @@ def submit(
         ),
     ] = None,
     input_file: options.Input = None,
+    column: start_options.UrlColumn = None,
+    sitemaps: start_options.Sitemaps = None,
+    feeds: start_options.Feeds = None,
+    since: start_options.Since = None,
     output: options.Output = None,
     archive: options.Archive = None,
     store: options.Store = options.DEFAULT_STORE,
@@ -107,7 +111,8 @@ def submit(
         allow_network=allow_network or None,
         archive=archive,
     )
-    aimed = _targets(targets or [], input_file, arguments)
+    maps, feeds = start_options.listed_words(sitemaps, feeds)
+    aimed = _targets(targets or [], input_file, arguments, maps, feeds, column or "", since)
     plan = _plan(aimed, output or [], store, job, fresh, priority, given, config)
     if every is not None or cron is not None:
         if plan.start is not None:
@@ -155,11 +160,17 @@ def _plan(
 
 
 def _targets(
-    words: Sequence[str], input_file: Path | None, arguments: Sequence[str] | None
+    words: Sequence[str],
+    input_file: Path | None,
+    arguments: Sequence[str] | None,
+    sitemaps: Sequence[str] = (),
+    feeds: Sequence[str] = (),
+    column: str = "",
+    since: str | None = None,
 ) -> tuple[Spider, Spider | None, SpiderSource, str]:
     """The spider, the same one started at the URLs that were given (if any were), where they come from, and the
     spider's address."""
-    from shoal.cli.targets import as_url, listed_in, read_targets, source_name, split_spider, take_stdin
+    from shoal.cli.targets import read_targets, split_spider, take_stdin
     from shoal.jobs.note import SUMMARY
     from shoal.spider.default import summary_spider
     from shoal.spider.loading import SpiderSource, load_spider
@@ -168,20 +179,24 @@ def _targets(
     words, input_file = take_stdin(words, input_file)
     spec, urls = split_spider(words)
     if spec is None:
-        source = read_targets(urls, input_file, arguments)
-        return summary_spider(SUMMARY, ()), source.load(), source, ""
+        source = read_targets(urls, input_file, arguments, sitemaps=sitemaps, feeds=feeds, column=column)
+        source = start_options.with_since(source, since)
+        return summary_spider(SUMMARY, (), **source.settings), source.load(), source, ""
     spider = load_spider(spec, arguments or ())
     _check_stored(spider)
-    if not urls and input_file is None:
+    if not urls and input_file is None and not sitemaps and not feeds:
+        if since is not None:
+            raise UsageError(
+                f"--since: the coordinator feeds the start of {spec}: write since={since!r} in its Sitemap or Feed"
+            )
         return spider, None, SpiderSource(name="", spec=spec), spec
-    listed = listed_in(input_file)
-    begin = [as_url(word) for word in urls]
-    started = Spider(
-        spider.name, [*begin, *([listed] if listed else [])], **cast("SpiderSettings", spider.settings)
-    )
+    # The same words that a crawl without code would have, beside the spider.
+    source = read_targets(urls, input_file, sitemaps=sitemaps, feeds=feeds, column=column)
+    source = start_options.with_since(source, since)
+    started = Spider(spider.name, source.start(), **cast("SpiderSettings", spider.settings))
     started.handlers = spider.handlers
     started.made_by = spider.made_by
-    return spider, started, SpiderSource(name="", feeds=source_name(begin, listed)), spec
+    return spider, started, SpiderSource(name="", feeds=source.feeds), spec
 
 
 def _check_stored(spider: Spider) -> None:

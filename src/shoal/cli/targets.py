@@ -20,6 +20,7 @@ from shoal.engine.guardian import guarded
 from shoal.errors import UsageError
 from shoal.spider.loading import SpiderSource
 from shoal.spider.spider import bounded_lines
+from shoal.spider.start_tables import is_table
 
 log = logging.getLogger("shoal")
 
@@ -51,7 +52,13 @@ def show_arguments(words: Sequence[str]) -> None:
 
 
 def read_targets(
-    words: Sequence[str], input_file: Path | None, arguments: Sequence[str] | None = None
+    words: Sequence[str],
+    input_file: Path | None,
+    arguments: Sequence[str] | None = None,
+    *,
+    sitemaps: Sequence[str] = (),
+    feeds: Sequence[str] = (),
+    column: str = "",
 ) -> SpiderSource:
     """The source of the crawl. The same words give the same name, so the same command resumes."""
     words, input_file = take_stdin(words, input_file)
@@ -63,18 +70,28 @@ def read_targets(
             raise UsageError(f"{spec} is a spider: give one spider, or any number of URLs, not both")
         if input_file is not None:
             raise UsageError(f"{spec} is a spider and has start URLs of its own; -i goes without one")
+        if sitemaps or feeds:
+            raise UsageError(
+                f"{spec} is a spider and has a start of its own: write start=Sitemap(…) there; --sitemap and --feed go "
+                "without one"
+            )
         return SpiderSource(name="", spec=spec, arguments=tuple(arguments or ()))
-    if not words and input_file is None:
+    if not words and input_file is None and not sitemaps and not feeds:
         raise UsageError(
-            "nothing to crawl: give URLs, a spider (FILE.py or module:name) or -i FILE; see shoal crawl --help"
+            "nothing to crawl: give URLs, a spider (FILE.py or module:name), -i FILE or --sitemap URL;"
+            " see shoal crawl --help"
         )
     urls = tuple(as_url(word) for word in words)
-    listed = listed_in(input_file)
+    listed = listed_in(input_file, column)
+    others = (*(f"sitemap {url}" for url in sitemaps), *(f"feed {url}" for url in feeds))
     return SpiderSource(
-        name=_name(urls, listed, _stdin_name),
+        name=_name(urls, listed, _stdin_name, others),
         urls=urls,
         input=None if listed is None else str(listed),
-        feeds=source_name(urls, listed),
+        feeds=source_name(urls, listed, others),
+        sitemaps=tuple(sitemaps),
+        feed_urls=tuple(feeds),
+        column=column,
     )
 
 
@@ -88,8 +105,10 @@ def take_stdin(words: Sequence[str], input_file: Path | None) -> tuple[list[str]
     return others, Path(STDIN)
 
 
-def listed_in(input_file: Path | None) -> Path | None:
+def listed_in(input_file: Path | None, column: str = "") -> Path | None:
     """The file that -i names, or Path("-") for standard input."""
+    if column and (input_file is None or not is_table(input_file)):
+        raise UsageError("--url-column goes with -i and a table: a .csv, .tsv, .jsonl or .parquet file")
     if input_file is None:
         return None
     if str(input_file) == STDIN:
@@ -168,16 +187,21 @@ def as_one_url(word: str) -> str:
     return as_url(urls[0])
 
 
-def source_name(urls: Sequence[str], listed: Path | None) -> str:
+def source_name(urls: Sequence[str], listed: Path | None, others: Sequence[str] = ()) -> str:
     """What a list is called among the sources of a job. Standard input has one name, whatever it is: it is always read
     from its beginning, so no position can be taken for another list's."""
-    return _name(urls, listed, lambda: STDIN)
+    return _name(urls, listed, lambda: STDIN, others)
 
 
-def _name(urls: Sequence[str], listed: Path | None, stdin: Callable[[], str]) -> str:
+def _name(
+    urls: Sequence[str], listed: Path | None, stdin: Callable[[], str], others: Sequence[str] = ()
+) -> str:
+    """`others`: sitemaps and feeds."""
     from_stdin = str(listed) == STDIN
-    stem = host_key(urls[0]) if urls else "stdin" if from_stdin else Path(listed or "").stem
-    words = "\n".join([*sorted(map(Canonicaliser(), urls)), stdin() if from_stdin else str(listed or "")])
+    first = next(iter([*urls, *(word.partition(" ")[2] for word in others)]), "")
+    stem = host_key(first) if first else "stdin" if from_stdin else Path(listed or "").stem
+    given = [*sorted(map(Canonicaliser(), urls)), stdin() if from_stdin else str(listed or "")]
+    words = "\n".join([*given, *sorted(others)])
     return f"{stem}-{hashlib.sha256(words.encode('utf-8', 'replace')).hexdigest()[:6]}"
 
 

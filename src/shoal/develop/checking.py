@@ -29,6 +29,8 @@ from shoal.settings import Settings
 from shoal.spider.default import summary_spider
 from shoal.spider.loading import load_spiders, on_path
 from shoal.spider.spider import Spider, shown
+from shoal.spider.start_sources import Source, handlers_of_entries
+from shoal.spider.start_tables import Table
 from shoal.text import shown_url
 
 _STARTS = 1_000  # start URLs that are looked at
@@ -141,7 +143,7 @@ def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:
             f"Spider({spider.name!r}, start=…), or give some with shoal submit",
         )
         return
-    entries = [start] if isinstance(start, str | Path) else list(start)
+    entries = spider.listed_starts()
     admission = make_admission(spider, settings)
     bad = 0
     for entry in entries[:_STARTS]:
@@ -152,7 +154,21 @@ def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:
                     "start", "wrong", f"there is no file {entry}", "write it, or name another", spider.name
                 )
             continue
-        request = entry if isinstance(entry, Request) else Request(entry)
+        if isinstance(entry, Table):
+            if not entry.is_query and not entry.path.is_file():
+                bad += 1
+                found = f"there is no file {entry.path}"
+                yield Finding("start", "wrong", found, "write it, or name another", spider.name)
+            continue
+        request = Request(entry) if isinstance(entry, str) else entry
+        if isinstance(request, Source):
+            request = request.request()
+            for name in handlers_of_entries(request):
+                if not spider.has_handler(name):
+                    bad += 1
+                    yield Finding(
+                        "start", "wrong", f"{entry}: there is no handler {name!r}", where=spider.name
+                    )
         if isinstance(refused := admission.admit(request), Refused):
             bad += 1
             found = f"{refused.url}: refused ({refused.reason}), so a crawl would not fetch it"

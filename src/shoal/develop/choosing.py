@@ -11,8 +11,12 @@ from shoal.develop.page_source import Found, find_page
 from shoal.develop.trying import run_handler
 from shoal.errors import PageMissing, UsageError
 from shoal.model import Request
+from shoal.model.built_in import is_built_in
 from shoal.settings import Settings
 from shoal.spider.spider import Spider
+from shoal.spider.start_sources import handlers_of_entries
+
+_NESTED = 5  # robots.txt and sitemaps that lead to a page
 
 
 async def page_for(
@@ -45,13 +49,22 @@ async def page_for(
             stays_open=stays_open,
         )
 
+    if not handler and is_built_in(first):  # people try their own code
+        handler = spider.handler_named(handlers_of_entries(request)[0]).name
     if not handler or handler == first:
         return await find(request)
-    start = await find(request, refresh=False)
-    tried = await run_handler(spider, start, first, settings=settings, cache=cache, offline=offline)
-    for one in tried.requests:
-        if one.handler == handler and one.task is not None:
-            return await find(replace(one.request, url=one.url, base=None))
+    for _ in range(_NESTED):
+        start = await find(request, refresh=False)
+        tried = await run_handler(spider, start, first, settings=settings, cache=cache, offline=offline)
+        taken = [one for one in tried.requests if one.task is not None]
+        for one in taken:
+            if one.handler == handler:
+                return await find(replace(one.request, url=one.url, base=None))
+        nested = next((one for one in taken if is_built_in(one.handler)), None)
+        if nested is None:
+            break
+        # Another sitemap of an index.
+        request, first = replace(nested.request, url=nested.url, base=None), nested.handler
     if tried.error is not None:
         raise PageMissing(
             start.response.url,

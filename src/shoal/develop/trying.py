@@ -28,6 +28,7 @@ from shoal.errors import PageMissing
 from shoal.fetch.challenge.verdict import Challenges
 from shoal.html.page_links import join
 from shoal.model import Dead, Lease, Refused, Request, Retry, Row, Settlement, Task
+from shoal.model.built_in import is_built_in
 from shoal.runtime.admission import make_admission
 from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import Yielded, collect, is_item
@@ -263,12 +264,16 @@ class _Links:
         ):  # they are in a file or a function: take the page for one of them
             self._admission.welcome(page.host)
         seen = {_identity(page)}
-        for request in requests[: self._settings.max_links]:
+        most = len(requests) if is_built_in(page.handler) else self._settings.max_links
+        for request in requests[:most]:
             answer = self._admission.admit(request, page, referrer=referrer)
             self._answers[id(request)] = self._told(request, answer, seen)
-        for request in requests[self._settings.max_links :]:
+        for request in requests[most:]:
             self._answers[id(request)] = self._refused(request, "max_links")
         return ()
+
+    async def admit_listed(self, lease: Lease, requests: Sequence[Request], host: object) -> tuple[Task, ...]:
+        return self.admit(lease, requests, host)
 
     def told(self, requests: Sequence[Request]) -> list[TriedRequest]:
         """In the order in which they were yielded. Those that came to no admission were left out because the page asks

@@ -20,12 +20,15 @@ from shoal.events import event
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import OWN_START, Cursor, Job, Room, Source
 from shoal.hosts.stored_settings import StoredSettingsCopy
+from shoal.jobs.source_runs import begin_run
 from shoal.jobs.state import StoredState
 from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Request, Task
+from shoal.model.built_in import is_built_in
 from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider.spider import Spider, StartPlace
+from shoal.spider.start_sources import handlers_of_entries
 from shoal.spider.state import state_of
 from shoal.text import command, shown_url
 
@@ -118,6 +121,10 @@ class Feeder:
         flushing = asyncio.create_task(self._flush_regularly())
         try:
             async for position, request, typed in self._spider.starts(skip, self._at):
+                if is_built_in(request.handler):
+                    request = await begin_run(
+                        self._frontier, self._spider.name, request, self._job, self._made_at
+                    )
                 self._take(position, request, typed=typed or self._settings.trust_start)
                 taken += 1
                 if taken % stride == 0:
@@ -140,7 +147,8 @@ class Feeder:
         try:
             if request.lane is not None and request.lane not in self._lanes:
                 raise SpiderError(no_such_lane(request.lane, self._lanes))
-            self._spider.handler_named(request.handler)
+            for handler in handlers_of_entries(request):
+                self._spider.handler_named(handler)
             stored_size(request)
         except (OversizeError, SpiderError) as error:
             raise self._error(position, request, str(error)) from None

@@ -25,6 +25,7 @@ from shoal.inspect.actions import drop_letters
 from shoal.jobs.hook_note import hook_key, hook_lead_key
 from shoal.jobs.leader import feeder_key
 from shoal.jobs.schedule import Schedules, old_runs, schedules
+from shoal.jobs.source_runs import sources_key
 from shoal.jobs.state import state_key
 from shoal.jobs.trouble import trouble_key
 from shoal.jobs.worker_status import status_of
@@ -150,7 +151,7 @@ async def forget_notes(frontier: Notes, job: str) -> None:
         session_prefixes,
     )  # loads the HTTP client, which `submit` does not need
 
-    keys = (key_of, recent_key, feeder_key, trouble_key, state_key, hook_key, hook_lead_key)
+    keys = (key_of, recent_key, feeder_key, trouble_key, state_key, hook_key, hook_lead_key, sources_key)
     for key in [key(job) for key in keys]:
         await frontier.drop_note(key)
     for prefix in session_prefixes(job):

@@ -18,7 +18,7 @@ from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
 from shoal.events import event
 from shoal.frontier import is_local, open_frontier
 from shoal.frontier.compare_and_set import change_host
-from shoal.frontier.protocol import Frontier, Hosts, Jobs, Viewing
+from shoal.frontier.protocol import Frontier, Hosts, Viewing
 from shoal.frontier.values import Job
 from shoal.hosts.host_limits import HostRules
 from shoal.inspect.event_log import tell
@@ -27,6 +27,7 @@ from shoal.inspect.overview import Horizon, look_at_job
 from shoal.inspect.retention import forget_notes
 from shoal.jobs.note import note_of
 from shoal.jobs.schedule import Schedule, change_schedules
+from shoal.jobs.source_runs import end_run
 from shoal.jobs.trouble import forget_trouble, trouble_of
 from shoal.jobs.worker_status import is_silent, status_of
 from shoal.runtime.admission import make_admission
@@ -290,6 +291,7 @@ async def conclude(plan: JobPlan, frontier: Frontier, stopping: Callable[[], boo
     if job is None:
         return
     if job.state == "finished":
+        await end_run(frontier, job)
         await trim_output(plan, frontier, job, stopping)
         beside = next(iter(local_files(plan.output)), None)
         files = FileStore(files_folder(plan.settings.files, beside), plan.job, job.created_at)
@@ -319,10 +321,11 @@ def _tell_finished(job: Job) -> None:
     )
 
 
-async def finish(frontier: Jobs, name: str) -> bool:
+async def finish(frontier: Frontier, name: str) -> bool:
     """Marks a running job as finished if nothing is left to do. Returns whether it did."""
     if not await frontier.finish(name):
         return False
     if (job := await frontier.job(name)) is not None:
+        await end_run(frontier, job)
         _tell_finished(job)
     return True

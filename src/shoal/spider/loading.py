@@ -17,8 +17,12 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
+from shoal.model import Request
+from shoal.settings.keywords import SpiderSettings
 from shoal.spider.arguments import Factory, returns_spider
 from shoal.spider.spider import Spider, place_of_error, shown
+from shoal.spider.start_sources import Feed, Sitemap, Source
+from shoal.spider.start_tables import Table, is_table
 from shoal.text import error_line, hide, without_secrets
 
 T = TypeVar("T")
@@ -250,13 +254,47 @@ class SpiderSource(Struct, frozen=True):
     input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
     feeds: str = ""  # the name of its URLs among the sources of a job; "": they are the spider's own start
     arguments: tuple[str, ...] = ()  # NAME=VALUE, as they were typed: secrets among them
+    sitemaps: tuple[str, ...] = ()
+    feed_urls: tuple[str, ...] = ()
+    since: str = ""  # of sitemaps and feeds, those of a spider included
+    column: str = ""  # with the URLs, if `input` is a table
 
     def __repr__(self) -> str:
         return f"<SpiderSource {self.spec or self.name}>"
 
     def load(self) -> Spider:
         if self.spec is not None:
-            return load_spider(self.spec, self.arguments)
+            spider = load_spider(self.spec, self.arguments)
+            if self.since:
+                start_since(spider, self.since)
+            return spider
         from shoal.spider.default import summary_spider
 
-        return summary_spider(self.name, [*self.urls, *([Path(self.input)] if self.input else [])])
+        return summary_spider(self.name, self.start(), **self.settings)
+
+    def start(self) -> list[str | Request | Path | Source | Table]:
+        since = self.since or None
+        sources = (
+            *(Sitemap(url, since=since) for url in self.sitemaps),
+            *(Feed(url, since=since) for url in self.feed_urls),
+        )
+        return [*self.urls, *([self._input()] if self.input else []), *sources]
+
+    def _input(self) -> Path | Table:
+        path = Path(self.input or "")
+        return Table(path, url=self.column) if is_table(path) else path
+
+    @property
+    def settings(self) -> SpiderSettings:
+        """Who names a sitemap wants its pages, and not all that they link to."""
+        only_sources = (self.sitemaps or self.feed_urls) and not self.urls and not self.input
+        return {"depth": 0} if only_sources else {}
+
+
+def start_since(spider: Spider, since: str) -> None:
+    """Takes only what has changed since then from the sitemaps and feeds of the spider's start."""
+    start = spider.start
+    entries = [] if callable(start) else start if isinstance(start, list | tuple) else [start]
+    if not any(isinstance(entry, Source) for entry in entries):
+        raise UsageError(f"--since: spider {spider.name!r} starts with no Sitemap and no Feed")
+    spider.start = [entry.changed_since(since) if isinstance(entry, Source) else entry for entry in entries]

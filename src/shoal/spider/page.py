@@ -23,6 +23,7 @@ from shoal.events import event
 from shoal.html import charset, decoding
 from shoal.html.css import Selection
 from shoal.html.forms import FieldValue, FormError, submit
+from shoal.html.link_header import HeaderLink, read_links
 from shoal.html.markup_repair import as_html
 from shoal.html.media import Kind, kind_of, media_type
 from shoal.html.page_links import (
@@ -397,6 +398,12 @@ class Page:
         areas and frames of the page, and of a refresh."""
         return absolute(self.base, self._targets(selector))
 
+    def header_links(self, rel: str | None = None) -> list[HeaderLink]:
+        """What the Link header says (RFC 8288): all links, or those with a relation, such as "next". Each has its
+        `url`, its `rel` and its `parameters`; `page.follow_all(page.header_links("next"))` takes them."""
+        found = read_links(self.headers, self.url)
+        return found if rel is None else [link for link in found if rel.lower() in link.rel]
+
     @property
     def base(self) -> str:
         """What relative links are relative to: the page's URL, or what <base href> says."""
@@ -480,14 +487,16 @@ class Page:
     # -- asking for more
 
     def follow(
-        self, target: str | Node, handler: HandlerLike = None, **options: Unpack[FollowOptions]
+        self, target: str | Node | HeaderLink, handler: HandlerLike = None, **options: Unpack[FollowOptions]
     ) -> Request:
-        """A request to yield: for a URL (relative ones are fine) or an element with href or src.
+        """A request to yield: for a URL (relative ones are fine), an element with href or src, or a link of a header.
 
         `handler` is a function decorated with @spider.handler, or its name; None is the handler of this page.
         The options are those of `Request`.
         """
-        if not isinstance(target, str):
+        if isinstance(target, HeaderLink):
+            target = target.url
+        elif not isinstance(target, str):
             target = _target(target)
         [target] = self._as_sent([target])
         name = self.handler if handler is None else handler_name(handler)
@@ -581,7 +590,7 @@ class Page:
 
     def follow_all(
         self,
-        targets: str | Iterable[str | Node] | None = None,
+        targets: str | Iterable[str | Node | HeaderLink] | None = None,
         handler: HandlerLike = None,
         **options: Unpack[FollowOptions],
     ) -> list[Request]:
@@ -593,7 +602,14 @@ class Page:
         if targets is None or isinstance(targets, str):
             urls: Iterable[str] = self._targets(targets)
         else:
-            given = (target if isinstance(target, str) else target_of(target) for target in targets)
+            given = (
+                target
+                if isinstance(target, str)
+                else target.url
+                if isinstance(target, HeaderLink)
+                else target_of(target)
+                for target in targets
+            )
             urls = self._as_sent([url for url in given if url])
         if options:
             return [self.follow(url, handler, **options) for url in urls]
