@@ -25,6 +25,7 @@ from shoal.testing.shops.shop_sitemaps import robots_lines, sitemap_files
 _HEADS = {**SHAPES, **BROKEN, **HEADS}
 _BODIES = {**LAYOUTS, **ANNOTATED}
 _RELATED = 2
+_MEDIA_TYPES = {"gz": "application/gzip", "txt": "text/plain", "xml": "application/xml"}
 _PRIVATE = ("/cart", "/account", "/search")  # robots.txt forbids them
 
 
