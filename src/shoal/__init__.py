@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from shoal.spider.page import Page
     from shoal.spider.plugins import Plugin
     from shoal.spider.spider import Spider
+    from shoal.spider.start_sources import Feed, Sitemap
+    from shoal.spider.start_tables import Table
 
 __all__ = [
     "Additions",
     "Drop",
+    "Feed",
     "FetchFailed",
     "JobSummary",
     "LoginFailed",
@@ -37,7 +40,9 @@ __all__ = [
     "Retry",
     "Secret",
     "ShoalError",
+    "Sitemap",
     "Spider",
+    "Table",
     "__version__",
     "add",
     "crawl",
@@ -49,6 +54,7 @@ __all__ = [
 _HOMES = {
     "Additions": "shoal.runtime.adding",
     "Drop": "shoal.spider.handlers",
+    "Feed": "shoal.spider.start_sources",
     "FetchFailed": "shoal.spider.inner",
     "JobSummary": "shoal.spider.hooks",
     "LoginFailed": "shoal.spider.login",
@@ -61,7 +67,9 @@ _HOMES = {
     "Retry": "shoal.spider.handlers",
     "Secret": "shoal.spider.arguments",
     "ShoalError": "shoal.errors",
+    "Sitemap": "shoal.spider.start_sources",
     "Spider": "shoal.spider.spider",
+    "Table": "shoal.spider.start_tables",
     "add": "shoal.runtime.adding",
     "crawl": "shoal.runtime.crawl",
     "run": "shoal.runtime.crawl",

@@ -52,6 +52,18 @@ REQUEST_WORD = 200  # characters of a method, pool or handler name. Beyond: `jun
 # -- what is read of a body
 XML_TAGS = 1_000_000  # "<" in an XML document: a sitemap of 50,000 URLs has half as many. Beyond: cut
 
+# -- sitemaps and feeds
+SITEMAP_BYTES = 64 * MB  # bytes of one, unpacked: the protocol has 50 MB. Beyond: cut, and counted
+SITEMAP_ENTRIES = 10_000  # entries that are queued at once. Beyond: it is fetched again for the next ones
+SITEMAP_DEPTH = 5  # indexes in one another: the protocol has one. Beyond: passed over, and counted
+FEED_JSON = 16 * MB  # characters of a JSON Feed, which is read as a whole. Beyond: dead letter
+ENTRY_ELEMENTS = 10_000  # elements of an entry: 1,000 images have some. Beyond: left out, and counted
+ENTRY_TEXT = 8 * KB  # characters of a text in an entry: URLs are shorter. Beyond: cut, and counted
+ENTRY_LISTED = 1_000  # images, videos, translations of an entry, as in the protocol. Beyond: left out
+ENTRY_META = (
+    16 * KB
+)  # bytes of what an entry says that are queued with its URL. Beyond: left out, and counted
+
 # -- what a handler yields
 YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond: `junk`
 ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: rejected

@@ -25,6 +25,7 @@ from shoal.html.page_links import join, meta_referrer
 from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
+from shoal.model.built_in import is_built_in
 from shoal.model.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import rule_for, snapshot_of
@@ -53,6 +54,12 @@ class LinkAdmission(Protocol):
         self, lease: Lease, requests: Sequence[Request], host: HostView | None, referrer: Referrer | None
     ) -> tuple[Task, ...]:
         """The tasks of a page's requests."""
+        ...
+
+    async def admit_listed(
+        self, lease: Lease, requests: Sequence[Request], host: HostView | None
+    ) -> tuple[Task, ...]:
+        """The tasks of what a sitemap or a feed lists: all of it."""
         ...
 
 
@@ -92,7 +99,7 @@ class Handling:
     def check_handler(self, task: Task) -> None:
         """Called before anything is fetched: a page without a handler is neither done nor dead."""
         handlers = self._spider.handlers
-        if task.handler and task.handler not in handlers:
+        if not self._spider.has_handler(task.handler):
             raise HandlerMissing(
                 f"pages wait for handler {task.handler!r}, which spider {self._spider.name!r} does not have"
                 f" (it has {', '.join(handlers)}): give it that name again, or cancel the job"
@@ -150,7 +157,9 @@ class Handling:
                 deadline=started + self._settings.handler_timeout,
                 monotonic=self._clock.monotonic,
             )
-            yielded = self._directives.apply(page, yielded, self._tally)
+            is_source = is_built_in(handler.name)  # made for robots, whatever it says of itself
+            if not is_source:
+                yielded = self._directives.apply(page, yielded, self._tally)
             if self._links is not None:
                 self._check(handler, yielded.requests)
             items: Sequence[object] = yielded.items
@@ -178,9 +187,11 @@ class Handling:
                 return self._without_inner(lease, response, failed)
             self._tell_failure(task, handler, error)
             return self._bury(lease, response, "handler", error_line(error), traceback.format_exc())
-        cut = self._cut(task, yielded.requests)
+        cut = 0 if is_source else self._cut(task, yielded.requests)
         found: tuple[Task, ...] = ()
-        if self._links is not None:
+        if self._links is not None and is_source:
+            found = await self._links.admit_listed(lease, yielded.requests, host)
+        elif self._links is not None:
             found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
         counts = self._counts(task, page._counts)
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
@@ -284,12 +295,12 @@ class Handling:
     def _check(self, handler: Handler, requests: Sequence[Request]) -> None:
         """Refuses requests in a lane that nobody serves, which would wait for ever; for a handler that does not exist;
         and those too large to be stored, which would stop the settlement of others."""
-        size, handlers = 0, self._spider.handlers
+        size, has_handler = 0, self._spider.has_handler
         try:
             for request in requests:
                 if request.lane is not None and request.lane not in self._lanes:
                     raise JunkError(no_such_lane(request.lane, self._lanes))
-                if request.handler and request.handler not in handlers:
+                if not has_handler(request.handler):
                     self._spider.handler_named(request.handler)
                 size += stored_size(request)
                 if size > PAGE_REQUESTS:

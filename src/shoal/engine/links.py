@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from shoal.admit.referrer import Referrer
 from shoal.engine.escalation import Escalation
 from shoal.engine.tally import Tally
 from shoal.hosts.cache import HostView
-from shoal.model import Lease, Request, Settlement, Task
+from shoal.model import Lease, Refused, Request, Settlement, Task
 from shoal.settings import Settings
 
 Link = tuple[str, str]  # (base, href)
@@ -24,6 +25,10 @@ class _Unsettled(NamedTuple):
     requests: Sequence[Request]
     host: HostView | None
     referrer: Referrer | None
+    is_source: bool = False
+
+
+_AT_ONCE = 100  # requests of a sitemap that are admitted between two turns of the event loop
 
 
 class Links:
@@ -72,6 +77,29 @@ class Links:
         self._unsettled[lease.token] = _Unsettled(links, requests, host, referrer)
         return tuple(found)
 
+    async def admit_listed(
+        self, lease: Lease, requests: Sequence[Request], host: HostView | None
+    ) -> tuple[Task, ...]:
+        """Those of a sitemap or a feed: all of them, though a page may have fewer links, with pauses for others. They
+        are not remembered: they would drive out the links that are on every page."""
+        found: list[Task] = []
+        for at in range(0, len(requests), _AT_ONCE):
+            await asyncio.sleep(0)
+            found += self._admitted(lease, requests[at : at + _AT_ONCE], host)
+        self._unsettled[lease.token] = _Unsettled((), requests, host, None, is_source=True)
+        return tuple(found)
+
+    def _admitted(self, lease: Lease, requests: Sequence[Request], host: HostView | None) -> Iterator[Task]:
+        allows = _allowed(lease.task, host)
+        for request in requests:
+            admitted = self._admission.admit(request, lease.task, allows)
+            if isinstance(admitted, Refused):
+                self._tally.refused(admitted.reason)
+            elif request.lane is not None:
+                yield admitted
+            else:
+                yield self._escalation.placed(admitted, self._now())
+
     def _unknown(self, task: Task, requests: Sequence[Request]) -> list[Request]:
         """The requests without links that are known to be admitted, which on most pages are nearly all of them."""
         by_base: dict[str, dict[str, Request]] = {}
@@ -111,7 +139,10 @@ class Links:
         page = self._doubtful.pop(settlement.lease.token, None)
         if page is None:
             return settlement
-        found = self.admit(settlement.lease, page.requests, page.host, page.referrer)
+        lease = settlement.lease
+        if page.is_source:  # nothing was skipped
+            return settlement
+        found = self.admit(lease, page.requests, page.host, page.referrer)
         return replace(settlement, found=found)
 
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from shoal.limits import SNAPSHOT_HEADER, SNAPSHOT_HEADERS
 from shoal.model import Dead, Failure, Outcome, Response, Retry, Snapshot, Task, Verdict
+from shoal.model.built_in import takes_status
 from shoal.policy import retry
 from shoal.settings import Settings
 from shoal.text import SECRET_HEADERS, without_secrets
@@ -202,7 +203,9 @@ def judge(
     kind = kind_of(outcome)
     if kind == "ok":
         return None
-    if isinstance(outcome, Response) and outcome.status in settings.handle_status:
+    if isinstance(outcome, Response) and (
+        outcome.status in settings.handle_status or takes_status(task.handler, outcome.status)
+    ):
         return None
     if kind == "not_modified" and not _is_conditional(task.headers):
         kind = "http_304"

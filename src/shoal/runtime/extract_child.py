@@ -153,7 +153,7 @@ class Extractor:
         except WarcError as error:
             return Trouble("broken", "", "", str(error))
         task = page.task
-        if task.handler and task.handler not in self._spider.handlers:
+        if not self._spider.has_handler(task.handler):
             known = ", ".join(self._spider.handlers)
             detail = f"the spider has no handler {task.handler!r} (it has {known})"
             return Trouble("no_handler", task.url, task.handler, detail)

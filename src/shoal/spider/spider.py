@@ -37,12 +37,15 @@ from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
+from shoal.model.built_in import BUILT_IN, is_built_in
 from shoal.settings import Settings
 from shoal.settings.keywords import SpiderSettings
 from shoal.spider.hooks import HookDecorators, objects_among
 from shoal.spider.login import Accounts, Login, make_login
 from shoal.spider.redefining import is_redefined
 from shoal.spider.schemas import Schema, schemas_of
+from shoal.spider.start_sources import Source
+from shoal.spider.start_tables import Table
 from shoal.spider.state import State
 from shoal.text import error_line
 
@@ -54,7 +57,9 @@ Function: TypeAlias = Callable[..., Any]
 F = TypeVar("F", bound=Function)
 STDIN = Path("-")
 Items: TypeAlias = str | type | Sequence[type] | UnionType  # a table's name; a class of items, or several
-Start: TypeAlias = str | Path | Sequence[str | Request | Path] | Callable[[], object]
+Start: TypeAlias = (
+    str | Path | Source | Table | Sequence[str | Request | Path | Source | Table] | Callable[[], object]
+)
 
 
 class Handler(Struct, frozen=True):
@@ -91,8 +96,8 @@ class Spider(HookDecorators):
     """A spider: where to start, handlers that turn pages into items and requests, hooks, and settings of its own.
 
     `name` names its jobs. `start` is a URL, a list of URLs or requests, a `pathlib.Path` to a file with one URL a
-    line, or a function that returns or yields them. `settings` are those of docs/settings.md; the command line and
-    the environment win over them.
+    line, a `Sitemap`, `Feed` or `Table`, or a function that returns or yields them. `settings` are those of
+    docs/settings.md; the command line and the environment win over them.
     """
 
     __slots__ = (
@@ -110,10 +115,10 @@ class Spider(HookDecorators):
     def __init__(self, name: str, start: Start = (), **settings: Unpack[SpiderSettings]) -> None:
         if not isinstance(name, str) or not name.strip():
             raise SpiderError(f"a spider needs a name, not {name!r}: Spider('books', start=…)")
-        if not isinstance(start, str | Path | list | tuple) and not callable(start):
+        if not isinstance(start, str | Path | list | tuple | Source | Table) and not callable(start):
             raise SpiderError(
                 f"spider {name!r}: start is a {type(start).__name__}; give a URL, a list of URLs, "
-                "a pathlib.Path to a file of URLs, or a function that yields them"
+                "a pathlib.Path to a file of URLs, a Sitemap, Feed or Table, or a function that yields them"
             )
         self.settings: dict[str, object] = {**settings}
         _check_settings(name, self.settings)
@@ -181,6 +186,10 @@ class Spider(HookDecorators):
         name = name or getattr(function, "__name__", "")
         if not name:
             raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
+        if is_built_in(name):
+            raise SpiderError(
+                f"{where}: {name!r}: names that begin with {BUILT_IN} are taken; give another name=…"
+            )
         if name in self.handlers and not is_redefined(self.handlers[name].function, function):
             raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
         if not isinstance(priority, int) or not is_storable(priority):
@@ -233,19 +242,27 @@ class Spider(HookDecorators):
         return register
 
     def handler_named(self, name: str) -> Handler:
-        """The handler of that name; "" is the first one."""
+        """The handler of that name; "" is the first one. All spiders have the ones that read sitemaps and feeds."""
         if not self.handlers:
             raise SpiderError(
                 f"spider {self.name!r} has no handler: write a function and put @spider.handler above it"
             )
         if not name:
             return next(iter(self.handlers.values()))
-        try:
+        if name in self.handlers:
             return self.handlers[name]
-        except KeyError:
-            raise SpiderError(
-                f"spider {self.name!r} has no handler named {name!r}; it has {', '.join(self.handlers)}"
-            ) from None
+        if is_built_in(name):
+            from shoal.spider.source_handlers import HANDLERS
+
+            if name in HANDLERS:
+                return HANDLERS[name]
+        raise SpiderError(
+            f"spider {self.name!r} has no handler named {name!r}; it has {', '.join(self.handlers)}"
+        )
+
+    def has_handler(self, name: str) -> bool:
+        """Whether there is a handler of that name, one that all spiders have included."""
+        return not name or name in self.handlers or is_built_in(name)
 
     # -- start
 
@@ -253,20 +270,25 @@ class Spider(HookDecorators):
         """The start URLs in the code itself, not those in a file or from a function."""
         if not self.start_is_typed:
             return []
-        if isinstance(self.start, str):
-            return [self.start]
-        if isinstance(self.start, list | tuple):
-            urls = (entry.url if isinstance(entry, Request) else entry for entry in self.start)
-            return [url for url in urls if isinstance(url, str)]
-        return []
+        if callable(self.start):
+            return []
+        urls = (entry.url if isinstance(entry, Request | Source) else entry for entry in self._listed())
+        return [url for url in urls if isinstance(url, str)]
+
+    def _listed(self) -> Sequence[str | Request | Path | Source | Table]:
+        """The start, if it is no function, as a list."""
+        assert not callable(self.start)
+        return self.start if isinstance(self.start, list | tuple) else [self.start]
 
     def starts_anew(self) -> bool:
-        """Whether its start is always read from the beginning: a function, or standard input, which may differ from the
-        last time."""
-        return callable(self.start) or self.reads_stdin()
+        """Whether its start is always read from the beginning: a function, a query, or standard input, which may differ
+        from the last time."""
+        if callable(self.start) or self.reads_stdin():
+            return True
+        return any(isinstance(entry, Table) and entry.is_query for entry in self._listed())
 
     def reads_stdin(self) -> bool:
-        return not callable(self.start) and not isinstance(self.start, str | Path) and STDIN in self.start
+        return not callable(self.start) and not isinstance(self.start, str | Path) and STDIN in self._listed()
 
     async def starts(
         self, skip: int = 0, at: StartPlace | None = None
@@ -287,7 +309,12 @@ class Spider(HookDecorators):
 
     async def _entries(self, at: StartPlace) -> AsyncGenerator[tuple[object, bool], None]:
         if not callable(self.start):
-            for entry in [self.start] if isinstance(self.start, str | Path) else self.start:
+            for entry in self._listed():
+                if isinstance(entry, Table):
+                    async with aclosing(entry.requests(at)) as requests:
+                        async for request in requests:
+                            yield request, False
+                    continue
                 if entry == STDIN:
                     async with aclosing(lines_of_stdin()) as lines:
                         async for url in _urls_in(lines, at):
@@ -343,6 +370,8 @@ class Spider(HookDecorators):
             return Request(entry)
         if isinstance(entry, Request):
             return entry
+        if isinstance(entry, Source):
+            return entry.request()
         raise SpiderError(
             f"{at}: spider {self.name!r}: start gave a {type(entry).__name__}; give URLs (str) or Requests"
         )
