@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -14,9 +14,15 @@ from shoal.html.records.prices import Price, parse_price
 _SHORT = 40  # characters of a price with what is around it
 _WORDS = 70  # of a text about availability
 _CODE = 40
-_PRICE = re.compile(r"price|prix|preis|precio|preco|prezzo|prijs|cena|pris(?!ma)|hinta|amount|fiyat|ár\b|cost|now|buy")
-_STOCK = re.compile(r"stock|avail|lager|dispo|inventory|status|delivery|magazyn|sklad|alert|state|voorraad|saldo")
-_SKU = re.compile(r"sku|\bref\b|refer|artnr|artikelnummer|ordernumber|product-?code|item-?no|mpn|\bcode\b|\bnr\b")
+_PRICE = re.compile(
+    r"price|prix|preis|precio|preco|prezzo|prijs|cena|pris(?!ma)|hinta|amount|fiyat|ár\b|cost|now|buy"
+)
+_STOCK = re.compile(
+    r"stock|avail|lager|dispo|inventory|status|delivery|magazyn|sklad|alert|state|voorraad|saldo"
+)
+_SKU = re.compile(
+    r"sku|\bref\b|refer|artnr|artikelnummer|ordernumber|product-?code|item-?no|mpn|\bcode\b|\bnr\b"
+)
 _SKU_TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{2,30}")
 _AMOUNT_ATTRIBUTES = ("data-price", "data-price-amount", "data-product-price", "data-amount")
 _STATE_ATTRIBUTES = ("data-availability", "data-stock-status", "data-stock")
@@ -69,7 +75,9 @@ def _prices(outline: Outline, home: str | None) -> Iterator[Pick]:
             price = price_in(text, home)
             if price is None or (price.symbol is None and not _named(outline, around, _PRICE)):
                 continue
-            score = _place(outline, around) + 3 * (price.symbol is not None) + 4 * _named(outline, around, _PRICE)
+            score = (
+                _place(outline, around) + 3 * (price.symbol is not None) + 4 * _named(outline, around, _PRICE)
+            )
             score += 1.5 * (around is not spot and _is_split(outline, spot, price)) - around.length / 40
             yield Pick(around, str(price.amount), text, "", score, price.currency)
 
@@ -135,6 +143,3 @@ def _small_around(outline: Outline, spot: Spot, most: int) -> Iterator[Spot]:
             return
         yield outline.spots[place]
         place = outline.spots[place].parent
-
-
-Read = Callable[[str], str | None]

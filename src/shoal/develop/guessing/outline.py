@@ -16,7 +16,9 @@ _UNSEEN = frozenset(("script", "style", "template", "noscript", "head", "svg", "
 _OLD = re.compile(
     r"\b(?:old|was|before|regular|list|rrp|msrp|strike|striked|crossed|compare|original|line-through|statt|alt|ancien|tachado)\b"
 )
-_OLD_LABEL = re.compile(r"(?:old|was|before|regular|list|rrp|msrp|strike|crossed|compare|original)[-_]?price|line-through")
+_OLD_LABEL = re.compile(
+    r"(?:old|was|before|regular|list|rrp|msrp|strike|crossed|compare|original)[-_]?price|line-through"
+)
 _OTHER = re.compile(
     r"related|recommend|upsell|cross-?sell|similar|carousel|basket|cart(?!_button)|wishlist|announcement|banner|breadcrumb|cookie"
     r"|newsletter|minicart|footer|header(?!.*product)|navbar|menu|review"
@@ -87,7 +89,11 @@ class Outline:
         upper = self.spots[above] if above >= 0 else None
         style = (attributes.get("style") or "")[:_NAME]
         old = tag in ("del", "s", "strike") or "line-through" in style or _is_old(names)
-        other = tag in ("aside", "footer", "nav") or (tag == "header" and above <= 1) or bool(_OTHER.search(names))
+        other = (
+            tag in ("aside", "footer", "nav")
+            or (tag == "header" and above <= 1)
+            or bool(_OTHER.search(names))
+        )
         place = len(self.spots)
         self._places[node.mem_id] = place
         self.spots.append(
@@ -120,4 +126,6 @@ class Outline:
 
 def _is_old(names: str) -> bool:
     words = re.sub(r"[_-]+", " ", names)
-    return bool(_OLD_LABEL.search(names)) or bool(_OLD.search(words) and "price" in words and "now" not in words)
+    return bool(_OLD_LABEL.search(names)) or bool(
+        _OLD.search(words) and "price" in words and "now" not in words
+    )

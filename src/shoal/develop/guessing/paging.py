@@ -71,7 +71,11 @@ def _by_numbers(outline: Outline) -> NextPage | None:
     """Several links with a number as their text, to URLs that differ in a number."""
     here = _OTHER_NUMBER.sub("#", outline.page.url)
     found = [(spot, url) for spot, url, text in _links(outline) if _NUMBER.fullmatch(text)]
-    same = [(spot, url) for spot, url in found if _OTHER_NUMBER.sub("#", url).startswith(here.partition("?")[0].rstrip("/"))]
+    same = [
+        (spot, url)
+        for spot, url in found
+        if _OTHER_NUMBER.sub("#", url).startswith(here.partition("?")[0].rstrip("/"))
+    ]
     if not same:
         return None
     wanted = tuple(url for _, url in same)

@@ -38,9 +38,8 @@ def tokens(spot: Spot) -> Iterator[str]:
     id_ = attributes.get("id") or ""
     if _NAME.fullmatch(id_) and not _SERIAL.search(id_):
         yield f"#{id_}"
-    if prop := attributes.get("itemprop"):
-        if _NAME.fullmatch(prop):
-            yield f'[itemprop="{prop}"]'
+    if (prop := attributes.get("itemprop")) and _NAME.fullmatch(prop):
+        yield f'[itemprop="{prop}"]'
     classes = [name for name in (attributes.get("class") or "")[:400].split()[:8] if _NAME.fullmatch(name)]
     telling = [name for name in classes if not _LOOKS.fullmatch(name) and not _SERIAL.search(name)]
     for name in telling:
@@ -52,9 +51,8 @@ def tokens(spot: Spot) -> Iterator[str]:
             yield f"[{name}]"
     if not telling and len(classes) > 1:
         yield spot.tag + "".join(f".{name}" for name in classes[:3])
-    if role := attributes.get("role"):
-        if _NAME.fullmatch(role):
-            yield f'[role="{role}"]'
+    if (role := attributes.get("role")) and _NAME.fullmatch(role):
+        yield f'[role="{role}"]'
 
 
 def _named_above(outline: Outline, spot: Spot) -> list[tuple[Spot, bool]]:

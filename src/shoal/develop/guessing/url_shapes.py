@@ -70,7 +70,11 @@ def _step(values: Sequence[str]) -> str:
         return r"\d+-[^/]+" + re.escape(ending)
     if all(re.fullmatch(r"[A-Za-z]{1,4}\d+", value) for value in bare):
         head = _DIGITS.split(bare[0])[0]
-        return (re.escape(head) if all(value.startswith(head) for value in bare) else "[A-Za-z]+") + r"\d+" + re.escape(ending)
+        return (
+            (re.escape(head) if all(value.startswith(head) for value in bare) else "[A-Za-z]+")
+            + r"\d+"
+            + re.escape(ending)
+        )
     if all(re.fullmatch(r".+-\d+", value) for value in bare):
         return r"[^/]+-\d+" + re.escape(ending)
     return "[^/]+" + re.escape(ending)

@@ -50,7 +50,7 @@ def og_product(view: View) -> str:
 
 def og_words(view: View) -> str:
     """Availability in words, and `name` where it should be `property`."""
-    words = {"in_stock": "in stock", "out_of_stock": "out of stock", "preorder": "available for order"}
+    words = {"in_stock": "in stock", "out_of_stock": "out of stock", "preorder": "pre-order"}
     state = words[view.product.availability]
     fields = {
         "og:price:amount": view.plain,
