@@ -160,6 +160,13 @@ class Handling:
             is_source = is_built_in(handler.name)  # made for robots, whatever it says of itself
             if not is_source:
                 yielded = self._directives.apply(page, yielded, self._tally)
+            elif (
+                route := self._spider.route
+            ) is not None:  # of what it lists, each goes to the handler that fits
+                requests = [
+                    r if r.handler else replace(r, handler=route(r.url, None)) for r in yielded.requests
+                ]
+                yielded = replace(yielded, requests=requests)
             if self._links is not None:
                 self._check(handler, yielded.requests)
             items: Sequence[object] = yielded.items

@@ -123,16 +123,16 @@ def _float(value: Any, sample: str | None) -> float | None:
     return None if found is None else float(found)
 
 
-def _records(name: str) -> Any:
+def _records(module: str, name: str) -> Any:
     """The readers of prices and the like."""
     try:
-        return getattr(import_module("shoal.html.records.prices"), name, None)
+        return getattr(import_module(f"shoal.html.records.{module}"), name, None)
     except ImportError:
         return None
 
 
 def _price(value: Any, sample: str | None) -> Decimal | None:
-    parse = _records("parse_price")
+    parse = _records("prices", "parse_price")
     if sample or not isinstance(value, str) or parse is None:
         return _number(value, sample)
     found = parse(_text(value))
@@ -141,7 +141,7 @@ def _price(value: Any, sample: str | None) -> Decimal | None:
 
 
 def _currency(value: Any) -> str | None:
-    parse = _records("parse_price")
+    parse = _records("prices", "parse_price")
     text = _text(value)
     if re.fullmatch(r"[A-Za-z]{3}", text):
         return text.upper()
@@ -171,7 +171,7 @@ def _availability(value: Any) -> str | None:
     if isinstance(value, bool):
         return "in_stock" if value else "out_of_stock"
     text = _text(value)
-    known = _records("availability_of")
+    known = _records("availability", "availability_of")
     if known is not None and (found := known(text)):
         return str(found)
     word = re.sub(r"[\W_]", "", text.rpartition("/")[2].lower())
