@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from shoal.testing.shops import ShopsProcess, ShopsSpec, Storefront
 from shoal.testing.shops.storefront import storefronts
 
 SPIDER = Path(__file__).with_name("spider.py")
+FILE = Path(__file__).with_name("shops.toml")
 FIELDS = ("name", "sku", "price", "currency", "availability")
 
 
@@ -38,9 +39,10 @@ def main() -> int:
     parser.add_argument(
         "--pages", action="store_true", help="without a crawl: page.data on every product page"
     )
+    parser.add_argument("--code", action="store_true", help="by spider.py instead of shops.toml")
     options = parser.parse_args()
     spec, began = ShopsSpec(options.shops, options.products), time.monotonic()
-    verdicts = by_pages(spec) if options.pages else by_code(spec, options.kill, options.seed)
+    verdicts = by_pages(spec) if options.pages else by_crawl(spec, options.kill, options.seed, by_code=options.code)
     print(report(verdicts))
     print(f"{time.monotonic() - began:.1f} s, killed {options.kill} times")
     wrong = sum(not one.good for one in verdicts)
@@ -63,16 +65,33 @@ def rows_of_pages(fronts: list[Storefront]) -> Iterator[dict[str, Any]]:
             yield {"url": truth.url, **{name: one.get(name) for name in FIELDS}}
 
 
-def by_code(spec: ShopsSpec, kills: int, seed: int) -> list[Verdict]:
+def by_crawl(spec: ShopsSpec, kills: int, seed: int, *, by_code: bool) -> list[Verdict]:
     # Below the current directory: /tmp may be memory, where nothing costs a sync.
     with ShopsProcess(spec) as shops, tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as made:
-        starts = [start for front in shops.fronts for start in starts_of(front)]
-        environment = {"SHOPS_STARTS": json.dumps(starts)}
-        crawl = Crawl(Path(made).resolve(), [str(SPIDER)], environment, kills, seed)
+        folder = Path(made).resolve()
+        environment: dict[str, str] = {}
+        target = SPIDER
+        if by_code:
+            environment["SHOPS_STARTS"] = json.dumps(
+                [url for front in shops.fronts for url in starts_of(front)]
+            )
+        else:
+            target = folder / FILE.name
+            target.write_text(with_addresses(FILE.read_text("utf-8"), shops.fronts), "utf-8")
+        crawl = Crawl(folder, [str(target)], environment, kills, seed)
         code = crawl.run(spec.shops * spec.products)
         if code:
             print(f"the crawl ended with {code}: {crawl.log()}")
         return judge(shops.fronts, crawl.rows())
+
+
+def with_addresses(text: str, fronts: Sequence[Storefront]) -> str:
+    """The file with the shops that there are, at their addresses."""
+    for front in fronts:
+        text = text.replace(f"http://{front.plan.name}.test", front.base)
+    head, *sites = text.split("\n[site.")
+    there = {front.plan.name for front in fronts}
+    return head + "".join(f"\n[site.{site}" for site in sites if site.partition("]")[0] in there)
 
 
 def starts_of(front: Storefront) -> list[str]:
