@@ -42,7 +42,9 @@ def main() -> int:
     parser.add_argument("--code", action="store_true", help="by spider.py instead of shops.toml")
     options = parser.parse_args()
     spec, began = ShopsSpec(options.shops, options.products), time.monotonic()
-    verdicts = by_pages(spec) if options.pages else by_crawl(spec, options.kill, options.seed, by_code=options.code)
+    verdicts = (
+        by_pages(spec) if options.pages else by_crawl(spec, options.kill, options.seed, by_code=options.code)
+    )
     print(report(verdicts))
     print(f"{time.monotonic() - began:.1f} s, killed {options.kill} times")
     wrong = sum(not one.good for one in verdicts)

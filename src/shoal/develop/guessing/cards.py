@@ -20,6 +20,7 @@ _LEVELS = 3  # elements around a link that it is told apart by
 _MOST_GROUPS = 30
 _BLOCK = 400  # characters of a block that may have a price
 _TRIES = 40  # selectors that are tried for a group
+_AMOUNT = re.compile(r"\d[.,]\d\d(?!\d)|\d(?:[.,:]-|[.,]–)")  # without a currency
 _HINTS = re.compile(r"product|item|card|tile|listing|article|result|grid|miniature|artikel|produkt")
 _ELSEWHERE = re.compile(
     r"/(?:cart|basket|account|login|register|search|wishlist|checkout|about|terms|contact|privacy|help|faq|blog|imprint|impressum)\b"
@@ -94,7 +95,7 @@ def _cards(outline: Outline, group: _Group) -> Cards | None:
     if len(alike) < _LEAST:
         return None
     blocks = _blocks(outline, [spot for spot, _ in group.links])
-    priced = sum(_has_price(outline, block) for block in blocks)
+    priced = sum(_has_price(block) for block in blocks)
     css = _selector(outline, group, set(urls))
     if not css:
         return None
@@ -116,11 +117,12 @@ def _blocks(outline: Outline, links: list[Spot]) -> list[Spot]:
     return [outline.spots[place] for place in dict.fromkeys(around)]
 
 
-def _has_price(outline: Outline, block: Spot) -> bool:
+def _has_price(block: Spot) -> bool:
     if not 0 < block.length <= _BLOCK:
         return False
-    price = parse_price(outline.text(block))
-    return price is not None and price.symbol is not None
+    text = " ".join((block.node.text(separator=" ") or "").split())
+    price = parse_price(text)
+    return price is not None and (price.symbol is not None or bool(_AMOUNT.search(text)))
 
 
 def _selector(outline: Outline, group: _Group, wanted: set[str]) -> str:
@@ -144,7 +146,7 @@ def _candidates(outline: Outline, group: _Group) -> Iterator[str]:
     inner = ["a"]
     for _ in range(5):
         if place < 0:
-            return
+            break
         parent = outline.spots[place]
         named = list(tokens(parent))
         yield from (f"{token}{joint}{one}" for token in named for one in inner)

@@ -1,4 +1,4 @@
-"""What a page of a product shows a reader: its price, whether it can be had, its number. Best guesses, each with a score."""
+"""What a page of a product shows a reader: its price, whether it can be had, its number. Guesses, each with a score."""
 
 from __future__ import annotations
 
@@ -24,10 +24,14 @@ _SKU = re.compile(
     r"sku|\bref\b|refer|artnr|artikelnummer|ordernumber|product-?code|item-?no|mpn|\bcode\b|\bnr\b"
 )
 _SKU_TEXT = re.compile(r"[A-Za-z0-9][A-Za-z0-9./_-]{2,30}")
+_NO_CENTS = re.compile(r"\d(?:[.,:]-|[.,]–)")  # 12:- and 12,–
+_NO_DIGIT = re.compile(r"\D")
 _AMOUNT_ATTRIBUTES = ("data-price", "data-price-amount", "data-product-price", "data-amount")
 _STATE_ATTRIBUTES = ("data-availability", "data-stock-status", "data-stock")
 _SKU_ATTRIBUTES = ("data-sku", "data-product-sku", "data-product-code")
 _NEAR = 60  # elements behind the heading
+_SURE = 4.0  # the score of a price that is surely the product's
+_RIVALS = 4  # prices of about the same score, which make it a list
 
 
 class Pick(Struct, frozen=True):
@@ -45,8 +49,32 @@ def best_price(outline: Outline, home: str | None = None) -> Pick | None:
     return _best(_prices(outline, home))
 
 
+def is_one_price(outline: Outline, home: str | None = None) -> bool:
+    """Whether one price stands out, near the heading: the page is about one product."""
+    picks = sorted(_prices(outline, home), key=lambda pick: -pick.score)
+    if outline.heading < 0 or not picks or picks[0].score < _SURE:
+        return False
+    rivals = {pick.value for pick in picks if pick.score > picks[0].score - 1}
+    return len(rivals) < _RIVALS
+
+
 def best_availability(outline: Outline) -> Pick | None:
     return _best(_availabilities(outline))
+
+
+def old_prices(outline: Outline) -> Iterator[str]:
+    """Amounts that are crossed out."""
+    for spot in outline.spots:
+        if spot.is_old and spot.length <= _SHORT and (price := price_in(outline.text(spot))) is not None:
+            yield str(price.amount)
+
+
+def heading_pick(outline: Outline) -> Pick | None:
+    if outline.heading < 0:
+        return None
+    spot = outline.spots[outline.heading]
+    text = outline.text(spot)
+    return Pick(spot, text, text)
 
 
 def best_sku(outline: Outline) -> Pick | None:
@@ -54,7 +82,8 @@ def best_sku(outline: Outline) -> Pick | None:
 
 
 def _best(picks: Iterator[Pick]) -> Pick | None:
-    return max(picks, key=lambda pick: pick.score, default=None)
+    best = max(picks, key=lambda pick: pick.score, default=None)
+    return best if best is not None and best.score > 0 else None
 
 
 def price_in(text: str, home: str | None = None) -> Price | None:
@@ -73,19 +102,21 @@ def _prices(outline: Outline, home: str | None) -> Iterator[Pick]:
         for around in _small_around(outline, spot, _SHORT):
             text = outline.text(around)
             price = price_in(text, home)
-            if price is None or (price.symbol is None and not _named(outline, around, _PRICE)):
+            has_sign = price is not None and (price.symbol is not None or bool(_NO_CENTS.search(text)))
+            named = _named(outline, around, _PRICE)
+            if price is None or around.holds_old or not (has_sign or named):
                 continue
-            score = (
-                _place(outline, around) + 3 * (price.symbol is not None) + 4 * _named(outline, around, _PRICE)
-            )
-            score += 1.5 * (around is not spot and _is_split(outline, spot, price)) - around.length / 40
+            score = _place(outline, around) + 3 * has_sign + 4 * named - around.length / 40
+            score += _as_one(outline, spot, around, price, text)
             yield Pick(around, str(price.amount), text, "", score, price.currency)
 
 
-def _is_split(outline: Outline, spot: Spot, price: Price) -> bool:
-    """Whether the whole price is more than what one of its parts says: cents have an element of their own."""
-    own = price_in(outline.text(spot))
-    return own is None or own.amount != price.amount
+def _as_one(outline: Outline, spot: Spot, around: Spot, price: Price, text: str) -> float:
+    """Cents may have an element of their own: the whole is better than a part. A text with further numbers is worse."""
+    if sum(map(str.isdigit, text)) > len(_NO_DIGIT.sub("", str(price.amount))):
+        return -2.5
+    own = price_in(outline.text(spot)) if around is not spot else price
+    return 1.5 if own is None or own.amount != price.amount else 0.0
 
 
 def _availabilities(outline: Outline) -> Iterator[Pick]:

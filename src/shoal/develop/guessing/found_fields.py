@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from shoal.develop.guessing.detail_fields import Pick, best_availability, best_price, best_sku, price_in
+from shoal.develop.guessing.detail_fields import (
+    Pick,
+    best_availability,
+    best_price,
+    best_sku,
+    heading_pick,
+    old_prices,
+    price_in,
+)
 from shoal.develop.guessing.outline import Outline
 from shoal.develop.guessing.short_selectors import selectors_for
 from shoal.develop.guessing.toml_text import quoted
@@ -28,6 +36,7 @@ FROM_DATA = (
     "description",
     "rating",
 )
+_CURRENCY_ATTRIBUTES = ("data-currency", "data-price-currency", "data-currency-code")
 MOST_SELECTORS = 3  # for a field
 
 
@@ -52,6 +61,7 @@ class FoundField(Struct, frozen=True):
     samples: tuple[str, ...] = ()
     sure: Sureness = "likely"
     remark: str = ""
+    selectors: tuple[tuple[str, str], ...] = ()  # and attributes, if it is found by them
 
 
 def main_product(page: Page) -> dict[str, Any]:
@@ -66,9 +76,11 @@ def find_fields(samples: Sequence[Sample]) -> list[FoundField]:
     found = {field.name: field for field in _from_data(samples)}
     prices = [best_price(sample.outline, home) for sample in samples]
     _check_prices(found, samples, prices)
+    if found.get("price") and _takes_old_prices(samples, prices):
+        del found["price"]
     if "price" not in found and (price := _by_selectors("price", samples, prices, _amount(home))) is not None:
         found["price"] = price
-        found["currency"] = _currency(price, prices, home)
+        found["currency"] = _currency(price, samples, home)
     if "availability" not in found:
         states = [best_availability(sample.outline) for sample in samples]
         if (state := _by_selectors("availability", samples, states, availability_of)) is not None:
@@ -179,7 +191,8 @@ def _by_selectors(
         if not left and len(wanted) == len(picks) and (differ or name == "availability")
         else "perhaps"
     )
-    return FoundField(name, where, "" if name == "sku" else name, values, sure)
+    kind = "" if name in ("sku", "name") else name
+    return FoundField(name, where, kind, values, sure, selectors=tuple(one[:2] for one in chosen))
 
 
 class _Tried(Struct):
@@ -234,28 +247,57 @@ def _written(css: str, attribute: str) -> str:
     return f"css = {quoted(css)}" + (f", attr = {quoted(attribute)}" if attribute else "")
 
 
-def _currency(price: FoundField, picks: Sequence[Pick | None], home: str | None) -> FoundField:
-    """From the same text; if that says none, from the language of the page."""
-    said = [pick.currency for pick in picks if pick is not None and pick.currency]
-    if said and len(set(said)) == 1:
-        if "attr =" not in price.where[0]:
-            return FoundField("currency", price.where, "currency", (said[0],), "likely")
-        return FoundField("currency", (f"const = {quoted(said[0])}",), "", (said[0],), "likely")
-    if home:
-        return FoundField(
-            "currency", (f"const = {quoted(home)}",), "", (home,), "perhaps", "by the language of the page"
-        )
-    return FoundField(
-        "currency", ('const = "XXX"',), "", (), "perhaps", "no page says which; write its code here"
-    )
+def _currency(price: FoundField, samples: Sequence[Sample], home: str | None) -> FoundField:
+    """From beside the amount, or from its text; if that says none, from the language of the page."""
+    css, attribute = price.selectors[0]
+    for name in _CURRENCY_ATTRIBUTES if attribute else ():
+        codes = [sample.page.attr(css, name) for sample in samples]
+        if all(codes):
+            return FoundField(
+                "currency", (_written(css, name),), "currency", tuple(map(str, codes[:3])), "likely"
+            )
+    said = {_said_currency(price, sample, home) for sample in samples}
+    code = next(iter(said)) if len(said) == 1 else None
+    if code and not attribute:
+        return FoundField("currency", price.where, "currency", (code,), "likely")
+    if code or home:
+        remark = "" if code else "by the language of the page"
+        return FoundField("currency", (f"const = {quoted(code or home or '')}",), "", (), "perhaps", remark)
+    return FoundField("currency", ('const = "XXX"',), "", (), "perhaps", "no page says which: write its code")
+
+
+def _said_currency(price: FoundField, sample: Sample, home: str | None) -> str | None:
+    """As the type `currency` will read it: without a guess from the language."""
+    for css, attribute in price.selectors:
+        node = sample.page.first(css)
+        if node is not None and not attribute:
+            found = price_in(" ".join((node.text() or "").split())[:200])
+            return None if found is None else found.currency
+    return None
+
+
+def _takes_old_prices(samples: Sequence[Sample], picks: Sequence[Pick | None]) -> bool:
+    """Whether the data has prices that the page shows as crossed out."""
+    wrong = [
+        (sample, pick)
+        for sample, pick in zip(samples, picks, strict=True)
+        if pick is not None
+        and not any(_same(sample.data.get(name), pick.value) for name in ("price", "low_price"))
+    ]
+    return bool(wrong) and all(_is_old_price(sample) for sample, _ in wrong)
+
+
+def _is_old_price(sample: Sample) -> bool:
+    price = sample.data.get("price")
+    return any(_same(price, amount) for amount in old_prices(sample.outline))
 
 
 def _name(samples: Sequence[Sample]) -> FoundField | None:
-    headings = [sample.page.text("h1") for sample in samples]
-    if all(headings):
-        sure: Sureness = "sure" if len(set(headings)) == len(headings) else "perhaps"
-        return FoundField("name", ('css = "h1"',), "", tuple(str(one) for one in headings[:3]), sure)
-    if all(sample.page.attr('meta[property="og:title"]', "content") for sample in samples):
-        return FoundField("name", ('meta = "og:title"',), "", (), "likely")
-    titles = tuple(sample.page.text("title") or "" for sample in samples[:3])
-    return FoundField("name", ('css = "title"',), "", titles, "perhaps")
+    picks = [heading_pick(sample.outline) for sample in samples]
+    found = _by_selectors("name", samples, picks, lambda text: text)
+    if found is None:
+        titles = tuple(sample.page.text("title") for sample in samples[:3])
+        return FoundField("name", ('css = "title"',), "", titles, "perhaps")
+    return structs.replace(
+        found, sure="sure" if found.sure == "likely" and found.where == ('css = "h1"',) else found.sure
+    )

@@ -1,9 +1,10 @@
-"""The elements of a page in a flat list, with what a guess goes by: names, zones, lengths of text. One walk, bounded."""
+"""The elements of a page in a flat list, with what a guess goes by: names, zones, lengths. One walk, bounded."""
 
 from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import islice
 
 from msgspec import Struct
 from selectolax.lexbor import LexborNode
@@ -11,6 +12,8 @@ from selectolax.lexbor import LexborNode
 from shoal.spider.page import Page
 
 MOST_ELEMENTS = 20_000  # of a page; those behind them are not looked at
+_LEAST_TITLE = 4  # characters of a heading
+_TITLES = 500  # elements that are compared with the title
 _NAME = 200  # characters of ids and classes that are looked at
 _UNSEEN = frozenset(("script", "style", "template", "noscript", "head", "svg", "select", "option"))
 _OLD = re.compile(
@@ -40,6 +43,7 @@ class Spot(Struct):
     length: int = 0  # characters of the text in it
     has_digit: bool = False  # in a text of its own
     children: int = 0
+    holds_old: bool = False  # something in it is crossed out, and it is not itself
 
 
 class Outline:
@@ -59,8 +63,15 @@ class Outline:
 
     @cached_property
     def heading(self) -> int:
-        """The place of the main heading, -1 if there is none."""
-        return next((spot.place for spot in self.spots if spot.tag == "h1" and spot.length), -1)
+        """The place of the main heading: the first h1, else what the title of the page begins with; -1: none."""
+        first = next((spot.place for spot in self.spots if spot.tag == "h1" and spot.length), -1)
+        title = self.page.text("title") if first < 0 else ""
+        if len(title) < _LEAST_TITLE:
+            return first
+        short = (
+            spot for spot in self.spots if _LEAST_TITLE <= spot.length <= len(title) and not spot.is_other
+        )
+        return next((spot.place for spot in islice(short, _TITLES) if title.startswith(self.text(spot))), -1)
 
     def text(self, spot: Spot) -> str:
         """Of an element whose `length` was found to be small."""
@@ -121,7 +132,9 @@ class Outline:
     def _measure(self) -> None:
         for spot in reversed(self.spots):
             if spot.parent >= 0:
-                self.spots[spot.parent].length += spot.length
+                above = self.spots[spot.parent]
+                above.length += spot.length
+                above.holds_old = above.holds_old or spot.holds_old or (spot.is_old and not above.is_old)
 
 
 def _is_old(names: str) -> bool:

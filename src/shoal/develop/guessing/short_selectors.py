@@ -23,6 +23,8 @@ def selectors_for(outline: Outline, spot: Spot) -> list[str]:
 
 def _selectors(outline: Outline, spot: Spot) -> Iterator[str]:
     own = list(tokens(spot))
+    if spot.tag == "h1":
+        yield "h1"
     yield from own
     above = _named_above(outline, spot)
     for parent, is_direct in above:

@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 
 from shoal.develop.guessing.cards import Cards, cards_on, leads_elsewhere, own_links
-from shoal.develop.guessing.detail_fields import best_price
+from shoal.develop.guessing.detail_fields import best_price, is_one_price
 from shoal.develop.guessing.found_fields import Sample, find_fields, home_currency, main_product
 from shoal.develop.guessing.guess_file import Guess, SitemapFound
 from shoal.develop.guessing.outline import Outline
@@ -29,7 +29,6 @@ _ENTRIES = 5_000  # of a sitemap that are looked at
 _INDEXED = 2  # sitemaps of an index that are read
 _ROBOTS = 500_000  # bytes
 _LISTED = 4  # blocks with a price that make a listing
-_SURE_PRICE = 4.0  # the score of a price that is surely the product's
 _SHOP = re.compile(
     r"shop|product|catalog|categor|collection|katalog|produkt|store|all|boutique|tienda|kategori",
     re.IGNORECASE,
@@ -54,12 +53,14 @@ def _kind(page: Page, outline: Outline, cards: Sequence[Cards]) -> PageKind:
     products = len(page.data("product")) if data else 0
     if data.get("price") and (products == 1 or data.get("url") == page.url):
         return "product"
-    if cards and cards[0].priced >= _LISTED:
+    best = cards[0] if cards else None
+    if best is not None and best.priced >= _LISTED:
         return "listing"
-    price = best_price(outline, home_currency(page))
-    if data.get("price") or (outline.heading >= 0 and price is not None and price.score >= _SURE_PRICE):
+    if data.get("price") or is_one_price(outline, home_currency(page)):
         return "product"
-    return "listing" if cards and cards[0].priced >= _LISTED - 1 else "other"
+    if best is not None and (best.priced >= _LISTED - 1 or (len(best.urls) > _LISTED and next_page(outline))):
+        return "listing"
+    return "other"
 
 
 class Explorer:
@@ -78,6 +79,7 @@ class Explorer:
             await self._find_listing()
         entries, sitemap_url = await self._sitemap()
         listing = next(iter(self._of_kind("listing")), None)
+        await self._look_further(listing)
         products = await self._products(listing, entries)
         if not products:
             return None
@@ -121,13 +123,29 @@ class Explorer:
                 if found is not None and found.kind == "listing":
                     return
 
+    async def _look_further(self, listing: Looked | None) -> None:
+        """At one more listing of the menu: products of one category may have more in common than all have."""
+        menu = next(
+            (
+                cards
+                for looked in self.pages.values()
+                for cards in looked.cards
+                if _has(listing, looked, cards)
+            ),
+            None,
+        )
+        for url in reversed(menu.urls if menu is not None else ()):
+            if url not in self.pages and not leads_elsewhere(url):
+                await self._look(url)
+                return
+
     def _menu(self, listing: Looked | None) -> tuple[str, int] | None:
         """The links of another page among which there is one to the listing."""
         if listing is None:
             return None
         for looked in self.pages.values():
-            for cards in looked.cards if looked.kind == "other" else ():
-                if listing.page.url in cards.urls:
+            for cards in looked.cards:
+                if _has(listing, looked, cards):
                     return cards.css, len(cards.urls)
         return None
 
@@ -148,23 +166,26 @@ class Explorer:
 
     async def _products(self, listing: Looked | None, entries: Sequence[SitemapEntry]) -> list[Looked]:
         given = self._of_kind("product")
-        urls = list(listing.cards[0].urls) if listing is not None else []
+        urls = [url for one in self._of_kind("listing") for url in one.cards[0].urls]
         for source in (urls, most_common_shape(entry.url for entry in entries if not entry.is_sitemap)):
             for url in _spread(source, PRODUCTS):
                 if len(self._of_kind("product")) >= max(PRODUCTS, len(given)):
                     break
                 await self._look(url)
         found = self._of_kind("product")
-        if listing is not None and urls:  # a page from the menu may look like a product
-            listed = [one for one in found if one.page.url in set(urls) or one in given]
-            return listed or found
-        return found
+        if not urls:
+            return found
+        # A page from the menu may look like a product, and one that is listed need not.
+        listed = [one for one in self.pages.values() if one.page.url in set(urls)]
+        with_price = [one for one in listed if one.kind == "other" and best_price(one.outline) is not None]
+        return [one for one in found if one in listed or one in given] or found or with_price
 
     def _product_urls(
         self, listing: Looked | None, entries: Sequence[SitemapEntry], products: Sequence[Looked]
     ) -> list[str]:
         if listing is not None:
-            return list(dict.fromkeys([*listing.cards[0].urls, *(one.page.url for one in products)]))
+            listed = [url for one in self._of_kind("listing") for url in one.cards[0].urls]
+            return list(dict.fromkeys([*listed, *(one.page.url for one in products)]))
         like = most_common_shape(one.page.url for one in products)
         alike = most_common_shape(entry.url for entry in entries)
         return list(dict.fromkeys([*like, *(alike if like and like[0] in set(alike) else [])]))
@@ -210,6 +231,11 @@ class Explorer:
         for one in preferred[:_INDEXED] if levels else ():
             entries += await self._entries(one, host, levels - 1)
         return entries[:_ENTRIES]
+
+
+def _has(listing: Looked | None, looked: Looked, cards: Cards) -> bool:
+    """Whether it is a menu with a link to the listing."""
+    return listing is not None and looked.kind == "other" and listing.page.url in cards.urls
 
 
 def _menu_links(looked: Looked) -> Iterator[str]:

@@ -60,7 +60,7 @@ WORDS = {
         "Lampe d'été|Théière|Étagère|Fauteuil «Rivière»",
     ),
     "es": _words(
-        "En existencias|Reservar|Añadir al carrito|Siguiente|Cargar más|También te puede gustar|Inicio|opiniones|antes"
+        "En existencias|Preventa|Añadir al carrito|Siguiente|Cargar más|También te puede gustar|Inicio|opiniones|antes"
         "|desde|Envío gratis desde {}",
         "Agotado|Sin existencias",
         "Lámpara|Sillón|Reloj de pared|Taza pequeña",
