@@ -25,7 +25,7 @@ from shoal.spider.declared.file_model import (
 from shoal.spider.declared.guarded_regex import nests_repeats
 from shoal.spider.declared.json_path import JsonPathError, json_path
 from shoal.spider.declared.positions import Path
-from shoal.spider.declared.reading_file import Site, SpiderFile, keys_of
+from shoal.spider.declared.reading_file import Site, SpiderFile, handlers_of, keys_of
 from shoal.spider.declared.url_patterns import url_pattern
 from shoal.spider.declared.validating import Problem, unknown
 from shoal.spider.declared.written_numbers import is_sample
@@ -41,10 +41,13 @@ _TIMES = ("date", "datetime")
 def site_problems(file: SpiderFile) -> list[Problem]:
     """All that is wrong, each at its place in the file, once."""
     found: dict[tuple[Path, str], Problem] = {}
+    # What follows from something that is wrong inside is not told: a field without its misspelt place has none.
+    known = {problem.path[:length] for problem in file.problems for length in range(len(problem.path) + 1)}
     for site in file.sites.values():
         for problem in _of_site(site):
             path = file.place_in(site, problem.path)
-            found[path, problem.said] = Problem(path, problem.said, problem.is_warning)
+            if path not in known:
+                found[path, problem.said] = Problem(path, problem.said, problem.is_warning)
     return list(found.values())
 
 
@@ -52,7 +55,7 @@ def _of_site(site: Site) -> Iterator[Problem]:
     table = site.table
     if re.search(r"[:/\\\s\x00-\x1f]", site.name) or len(site.name) > 100:
         yield Problem((), "the name of a site has no colon, slash or blank, and at most 100 characters")
-    handlers = {name: one for name, one in table.handler.items() if isinstance(one, HandlerTable)}
+    handlers = handlers_of(table)
     if not handlers:
         yield Problem((), "it has no handler: write [handler.NAME] with fields or follow")
     yield from _start(site)

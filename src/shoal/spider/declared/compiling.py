@@ -16,7 +16,7 @@ from shoal.spider.declared.extracting import Item, each_scopes, fields_of, read_
 from shoal.spider.declared.file_model import FieldLike, FieldTable, HandlerTable, StartTable
 from shoal.spider.declared.following import Links, Router, link_rules
 from shoal.spider.declared.looking import PAGE, Look
-from shoal.spider.declared.reading_file import Site, SpiderFile, keys_of
+from shoal.spider.declared.reading_file import Site, SpiderFile, handlers_of, keys_of
 from shoal.spider.declared.typed_values import PYTHON_TYPES
 from shoal.spider.page import Page
 from shoal.spider.schemas import Invalid, Schema
@@ -149,9 +149,7 @@ def _add_handlers(
 ) -> None:
     depth = site.settings.get("depth") if hosts is not None else None
     router = Router(site.table, prefix)
-    for name, table in site.table.handler.items():
-        if not isinstance(table, HandlerTable):
-            continue
+    for name, table in handlers_of(site.table).items():
         links = Links(link_rules(table, name, prefix, router), site.table, hosts, depth)
         function = _imported(table.function) if table.function else _function(table, site.name, links)
         made = spider.add_handler(

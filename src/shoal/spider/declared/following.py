@@ -20,7 +20,7 @@ from shoal.spider.declared.file_model import (
 )
 from shoal.spider.declared.json_path import json_path
 from shoal.spider.declared.looking import PAGE, Look, Scope, attribute_of
-from shoal.spider.declared.reading_file import keys_of
+from shoal.spider.declared.reading_file import handlers_of, keys_of
 from shoal.spider.declared.url_patterns import UrlPattern, fits_any, url_pattern
 from shoal.spider.page import FollowOptions
 
@@ -28,10 +28,10 @@ OUTSIDE = "links left out by include and exclude"  # a counter
 
 
 class Router:
-    """Which handler of a site gets a URL: the first whose `match` fits; else the first handler."""
+    """Which handler of a site gets a URL: the first whose `match` fits; else the one that gets the start."""
 
     def __init__(self, site: SiteTable, prefix: str) -> None:
-        handlers = {name: table for name, table in site.handler.items() if isinstance(table, HandlerTable)}
+        handlers = handlers_of(site)
         self._first = next((f"{prefix}{name}" for name in handlers), "")
         self._matches = [
             (f"{prefix}{name}", tuple(map(url_pattern, keys_of(table.match))))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from functools import cached_property
 from pathlib import Path as FilePath
 from typing import Any
@@ -14,7 +15,7 @@ import msgspec
 from shoal.errors import SpiderError
 from shoal.limits import TOML_FILE
 from shoal.settings import Settings
-from shoal.spider.declared.file_model import SiteTable
+from shoal.spider.declared.file_model import HandlerTable, SiteTable
 from shoal.spider.declared.merging import layers_of, merged_site
 from shoal.spider.declared.positions import Path, Place, Positions
 from shoal.spider.declared.validating import Problem, file_problems
@@ -43,20 +44,22 @@ class SpiderFile:
         self.document = document
         self.problems = list(file_problems(document))
         self.sites: dict[str, Site] = {}
-        if not any(not problem.is_warning for problem in self.problems):
-            self._read_sites()
+        self._read_sites(_without(document, [problem.path for problem in self.problems]))
 
-    def _read_sites(self) -> None:
-        names = list(self.document.get("site", {})) or [""]
-        for name in names:
-            layers, problems = layers_of(self.document, name)
+    def _read_sites(self, document: dict[str, Any]) -> None:
+        """What is wrong was left out: so what else is wrong is told at once."""
+        for name in list(document.get("site", {})) or [""]:
+            layers, problems = layers_of(document, name)
             self.problems += problems
             if problems:
                 continue
-            merged = merged_site(self.document, layers)
+            merged = merged_site(document, layers)
             own = {key: value for key, value in merged.items() if key in _OWN}
             settings = {key: value for key, value in merged.items() if key not in _OWN}
-            self.sites[name] = Site(name, msgspec.convert(own, SiteTable), settings, tuple(layers))
+            try:
+                self.sites[name] = Site(name, msgspec.convert(own, SiteTable), settings, tuple(layers))
+            except msgspec.ValidationError as error:  # of layers that do not fit together
+                self.problems.append(Problem(layers[-1], f"its templates do not fit together: {error}"))
 
     @property
     def name(self) -> str:
@@ -74,11 +77,15 @@ class SpiderFile:
         return self._positions.of(path)
 
     def place_in(self, site: Site, path: Path) -> Path:
-        """The path of a key of a site in the file: in the strongest layer that has it."""
-        for layer in reversed(site.layers):
-            if (*layer, *path) in self._positions:
-                return (*layer, *path)
-        return (*site.layers[-1], *path)
+        """The path of a key of a site in the file: in the strongest layer that has it, or what is nearest above it."""
+        while path:
+            # The long form of a list has `any`, which need not stand there.
+            for known in (path, tuple(part for part in path if part != "any")):
+                for layer in reversed(site.layers):
+                    if (*layer, *known) in self._positions:
+                        return (*layer, *known)
+            path = path[:-1]
+        return site.layers[-1]
 
     def told(self, problem: Problem) -> str:
         """A problem as one line: file, line, column, key, what is wrong."""
@@ -135,8 +142,8 @@ def _text(path: FilePath) -> str:
 def _place(path: FilePath, said: str, text: str) -> str:
     found = _AT.search(said)
     if found is None or found[1] is None:
-        lines = text.count("\n") + 1
-        return f"{shown(str(path))}:{lines}:1"
+        lines = text.split("\n")
+        return f"{shown(str(path))}:{len(lines)}:{len(lines[-1]) + 1}"
     return f"{shown(str(path))}:{found[1]}:{found[2]}"
 
 
@@ -146,6 +153,40 @@ def is_settings(document: Mapping[str, Any]) -> bool:
         return False
     known = Settings.__struct_fields__
     return not document or any(key in known for key in document)
+
+
+def handlers_of(table: SiteTable) -> dict[str, HandlerTable]:
+    """The handlers of a site, with the one that gets the start before the others: the first that no other leads to."""
+    handlers = {name: one for name, one in table.handler.items() if isinstance(one, HandlerTable)}
+    targets = {
+        target
+        for name, one in handlers.items()
+        if isinstance(one.follow, dict)
+        for target in one.follow
+        if target != name
+    }
+    first = next((name for name in handlers if name not in targets), next(iter(handlers), ""))
+    return {name: handlers[name] for name in sorted(handlers, key=lambda name: name != first)}
+
+
+def _without(document: dict[str, Any], paths: list[Path]) -> dict[str, Any]:
+    """A copy that lacks what is at these paths. Entries of lists are emptied from behind, so that places stay right."""
+    if not paths:
+        return document
+    copied: dict[str, Any] = deepcopy(document)
+    for path in sorted(paths, key=lambda one: tuple(str(part).rjust(8) for part in one), reverse=True):
+        inside: Any = copied
+        for part in path[:-1]:
+            inside = inside[part] if _has_part(inside, part) else None
+        if path and _has_part(inside, path[-1]):
+            del inside[path[-1]]
+    return copied
+
+
+def _has_part(value: Any, part: str | int) -> bool:
+    if isinstance(value, dict):
+        return part in value
+    return isinstance(value, list) and isinstance(part, int) and part < len(value)
 
 
 def keys_of(given: str | list[str]) -> list[str]:

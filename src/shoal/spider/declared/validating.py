@@ -29,11 +29,12 @@ class Problem(Struct, frozen=True):
     path: Path
     said: str
     is_warning: bool = False
+    is_unknown: bool = False  # the last part of the path should not be there
 
     @property
     def subject(self) -> str:
         """The path as people write it: handler.product.fields.price."""
-        return ".".join(str(part) for part in self.path)
+        return ".".join(str(part) for part in (self.path[:-1] if self.is_unknown else self.path))
 
 
 def file_problems(table: Mapping[str, object]) -> Iterator[Problem]:
@@ -41,9 +42,8 @@ def file_problems(table: Mapping[str, object]) -> Iterator[Problem]:
     yield from _struct(table, _info(FileTable), (), _settings())
 
 
-def unknown(path: Path, word: str, known: Iterator[str] | list[str], what: str = "key") -> Problem:
-    """`word` is none of those that are known."""
-    names = list(known)
+def unknown(path: Path, word: str, names: list[str], what: str = "key") -> Problem:
+    """`word` is none of the names."""
     near = get_close_matches(word, names, 1)
     hint = f'did you mean "{near[0]}"?' if near else f"there are {_some(names)}" if names else "there is none"
     return Problem(path, f'unknown {what} "{_short(word)}"; {hint}')
@@ -81,10 +81,7 @@ def _struct(
         elif more is not None and key in more:
             yield from _setting(key, inner, more[key], at)
         else:
-            outer = path[-1] if path and isinstance(path[-1], str) else ""
-            known = [*fields, *(more or ())]
-            problem = unknown(at[:-1], key, known)
-            yield Problem(at, problem.said) if outer != key else problem
+            yield Problem(at, unknown(at, key, [*fields, *(more or ())]).said, is_unknown=True)
     for field in info.fields:
         if field.required and field.encode_name not in value:
             yield Problem(path, f'"{field.encode_name}" is missing')
@@ -110,7 +107,8 @@ def _value(value: object, info: inspect.Type, path: Path) -> Iterator[Problem]:
                 return
             for key, one in value.items():
                 if isinstance(keys, inspect.LiteralType) and key not in keys.values:
-                    yield Problem((*path, key), unknown(path, key, [str(one) for one in keys.values]).said)
+                    words = [str(word) for word in keys.values]
+                    yield Problem((*path, key), unknown(path, key, words).said, is_unknown=True)
                 else:
                     yield from _value(one, inner, (*path, key))
         case _:
