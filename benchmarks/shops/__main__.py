@@ -3,6 +3,7 @@
     python -m benchmarks.shops                       all of them, 40 products each
     python -m benchmarks.shops --kill 5              killed with kill -9 and resumed five times: every row once
     python -m benchmarks.shops --shops 10 --products 5
+    python -m benchmarks.shops --guess               what `shoal guess` writes for each of them, as it is
     python -m benchmarks.shops --pages               no crawl: what every product page says of itself, by `page.data`
 
 A shop is right if all its products have one row each, with the right price, currency and availability.
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.shops.crawling import Crawl
+from benchmarks.shops.guessing import by_guess
 from benchmarks.shops.judging import Verdict, judge, report
 from shoal.testing import page
 from shoal.testing.shops import ShopsProcess, ShopsSpec, Storefront
@@ -40,11 +42,15 @@ def main() -> int:
         "--pages", action="store_true", help="without a crawl: page.data on every product page"
     )
     parser.add_argument("--code", action="store_true", help="by spider.py instead of shops.toml")
+    parser.add_argument("--guess", action="store_true", help="by what `shoal guess` writes for each of them")
     options = parser.parse_args()
     spec, began = ShopsSpec(options.shops, options.products), time.monotonic()
-    verdicts = (
-        by_pages(spec) if options.pages else by_crawl(spec, options.kill, options.seed, by_code=options.code)
-    )
+    if options.guess:
+        verdicts = by_guesses(spec)
+    elif options.pages:
+        verdicts = by_pages(spec)
+    else:
+        verdicts = by_crawl(spec, options.kill, options.seed, by_code=options.code)
     print(report(verdicts))
     print(f"{time.monotonic() - began:.1f} s, killed {options.kill} times")
     wrong = sum(not one.good for one in verdicts)
@@ -85,6 +91,11 @@ def by_crawl(spec: ShopsSpec, kills: int, seed: int, *, by_code: bool) -> list[V
         if code:
             print(f"the crawl ended with {code}: {crawl.log()}")
         return judge(shops.fronts, crawl.rows())
+
+
+def by_guesses(spec: ShopsSpec) -> list[Verdict]:
+    with ShopsProcess(spec) as shops, tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as made:
+        return [by_guess(front, Path(made).resolve()) for front in shops.fronts]
 
 
 def with_addresses(text: str, fronts: Sequence[Storefront]) -> str:

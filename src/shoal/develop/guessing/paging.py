@@ -20,7 +20,8 @@ _WORDS = (
 _NEXT = re.compile(rf"(?:{_WORDS})(?: page| seite)?|[›»→>]+", re.IGNORECASE)
 _MORE = re.compile(
     r"(?:load|show|view|see) more|mehr (?:laden|anzeigen)|voir plus|afficher plus|cargar más|ver más"
-    r"|carica altri|meer laden|carregar mais|pokaż więcej|načíst další|visa fler|vis flere|näytä lisää|továbbiak|încarcă mai multe|daha fazla"
+    r"|carica altri|meer laden|carregar mais|pokaż więcej|načíst další|visa fler|vis flere|näytä lisää"
+    r"|továbbiak|încarcă mai multe|daha fazla"
     r"|показать ещё|показати ще|περισσότερα"
     r"|もっと見る|加载更多|더 보기|عرض المزيد|טען עוד|muat lagi|xem thêm|ดูเพิ่มเติม|зареди още",
     re.IGNORECASE,
