@@ -42,6 +42,7 @@ def wrong(text: str) -> list[str]:
         ('price = { css = "p", regex = "(a+)+" }', "something is repeated inside what is repeated"),
         ('price = { css = "p", meta = "x" }', "6:1: handler.product.fields.price: css and meta are different places"),
         ('price = { type = "int" }', "6:1: handler.product.fields.price: it says nowhere what to read"),
+        ('price = { like = "nme" }', '6:11: handler.product.fields.price.like: unknown field "nme"; did you'),
         ('price = { css = "p", required = true, default = 1 }', "what has a default is never missing"),
         ('price = { css = "p", clean = ["lover"] }', '6:31: handler.product.fields.price.clean.0: "lover" is not'),
         ('price = { css = "p", clean = [{ cut = 1, join = "" }] }', "a cleaning step has one key"),

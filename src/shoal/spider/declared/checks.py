@@ -30,7 +30,7 @@ from shoal.spider.declared.url_patterns import url_pattern
 from shoal.spider.declared.validating import Problem, unknown
 from shoal.spider.declared.written_numbers import is_sample
 
-_PLACES = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "const", "any_")
+_PLACES = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "like", "const", "any_")
 _WITH_JSON = ("css", "xpath", "script")
 _HANDLER = re.compile(r"[\w-]{1,100}")
 _NAME_SHOWN = 40
@@ -172,6 +172,15 @@ def _unreached(site: Site, handlers: dict[str, HandlerTable]) -> Iterator[Proble
 def _fields(given: dict[str, FieldLike], at: Path, inside: str) -> Iterator[Problem]:
     for name, value in given.items():
         yield from _field(value, (*at, name), inside)
+        if isinstance(value, FieldTable) and value.like is not None:
+            yield from _like(given, value.like, (*at, name, "like"))
+
+
+def _like(given: dict[str, FieldLike], other: str, at: Path) -> Iterator[Problem]:
+    if other not in given:
+        yield Problem(at, unknown((), other, list(given), "field").said)
+    elif isinstance(table := given[other], FieldTable) and (table.like or table.fields is not None):
+        yield Problem(at, f'"{other}" has no place of its own')
 
 
 def _field(given: FieldLike, at: Path, inside: str) -> Iterator[Problem]:

@@ -77,6 +77,7 @@ class FieldTable(
     meta: Text | None = None
     page: PageFact | None = None
     carried: Text | None = None
+    like: Text | None = None
     const: Any | UnsetType = UNSET
     any_: Annotated[list[FieldLike], Meta(min_length=1)] | None = None
     attr: Text | None = None
@@ -95,7 +96,7 @@ class FieldTable(
 
 FieldLike: TypeAlias = str | FieldTable | list[str | FieldTable] | bool
 
-WHERE = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "const", "any", "each")
+WHERE = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "like", "const", "any", "each")
 WITH_WHERE = ("attr", "regex", "format")  # they belong to the place, and go with it when it is replaced
 
 

@@ -48,6 +48,7 @@ FIELD: Mapping[str, str] = {
     "meta": "the content of a `<meta>` element, by its name or property",
     "page": "a fact about the page: `url`, `site`, `handler`, `status`, `depth`, `fetched_at`, `text`, `html`",
     "carried": "a value that the link to this page carried along",
+    "like": "another field: it is found at the same place, to be read as another type",
     "const": "a fixed value",
     "any": "alternatives: the first that gives something; a list instead of a table means the same",
     "attr": "an attribute of the element instead of its text",
