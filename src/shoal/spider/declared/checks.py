@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from msgspec import UNSET
 
@@ -19,7 +20,7 @@ from shoal.spider.declared.file_model import (
     FollowLike,
     FollowTable,
     HandlerTable,
-    SitemapTable,
+    SourceTable,
     StartTable,
 )
 from shoal.spider.declared.guarded_regex import nests_repeats
@@ -77,12 +78,12 @@ def _start(site: Site) -> Iterator[Problem]:
         given = getattr(table, key)
         for number, one in enumerate(given if isinstance(given, list) else [given]):
             at: Path = (key, number) if isinstance(given, list) else (key,)
-            if isinstance(one, StartTable):
-                if (one.url is None) == (one.file is None):
-                    yield Problem(at, "give one of url and file")
-                if one.handler and one.handler not in table.handler:
-                    yield unknown((*at, "handler"), one.handler, list(table.handler), "handler")
-            url = one.url if isinstance(one, StartTable | SitemapTable) else one
+            if isinstance(one, StartTable) and (one.url is None) == (one.file is None):
+                yield Problem(at, "give one of url and file")
+            named = one.handler if isinstance(one, StartTable | SourceTable) else None
+            if named is not None and named not in table.handler:
+                yield Problem((*at, "handler"), unknown((), named, list(table.handler), "handler").said)
+            url = one.url if isinstance(one, StartTable | SourceTable) else one
             try:
                 if url is not None:
                     start_url(url)
@@ -151,7 +152,8 @@ def _unreached(site: Site, handlers: dict[str, HandlerTable]) -> Iterator[Proble
         return
     reached = {next(iter(handlers))}
     given = site.table.start if isinstance(site.table.start, list) else [site.table.start]
-    reached |= {one.handler for one in given if isinstance(one, StartTable) and one.handler}
+    sources = [one for one in _listed(site.table.sitemap, site.table.feed) if isinstance(one, SourceTable)]
+    reached |= {one.handler for one in (*given, *sources) if not isinstance(one, str) and one.handler}
     files = [one for one in given if isinstance(one, StartTable) and one.file]
     dealt = bool(site.table.sitemap or site.table.feed or files)
     for table in handlers.values():
@@ -164,6 +166,10 @@ def _unreached(site: Site, handlers: dict[str, HandlerTable]) -> Iterator[Proble
         if name not in reached and not (table.match and dealt) and not is_start:
             said = "no page leads to it: name it in follow of another handler, or give it a match"
             yield Problem(("handler", name), said, is_warning=True)
+
+
+def _listed(*given: Any) -> list[Any]:
+    return [one for several in given for one in (several if isinstance(several, list) else [several])]
 
 
 # -- fields

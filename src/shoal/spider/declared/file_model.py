@@ -156,11 +156,12 @@ class StartTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     handler: Text | None = None
 
 
-class SitemapTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A sitemap, and which of its URLs are wanted."""
+class SourceTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A sitemap or a feed, and which of its pages are wanted."""
 
     url: Text
     since: Text | None = None
+    handler: Text | None = None
 
 
 class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -169,8 +170,8 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     name: Text | None = None
     use: str | list[str] = []
     start: str | StartTable | list[str | StartTable] = []
-    sitemap: str | SitemapTable | list[str | SitemapTable] = []
-    feed: str | list[str] = []
+    sitemap: str | SourceTable | list[str | SourceTable] = []
+    feed: str | SourceTable | list[str | SourceTable] = []
     include: str | list[str] = []
     exclude: str | list[str] = []
     every: Text | None = None

@@ -8,8 +8,8 @@ SITE: Mapping[str, str] = {
     "name": "the name of its jobs; by default that of the file, and of the site",
     "use": "the template that it is made of, or a list of them: later ones win",
     "start": "where it begins: a URL, `{ url = …, handler = … }`, `{ file = … }` with a URL a line, or a list of these",
-    "sitemap": "a sitemap to begin with, `{ url = …, since = … }`, or a list; `match` deals its URLs to handlers",
-    "feed": "an RSS, Atom or JSON feed to begin with, or a list of them",
+    "sitemap": "a sitemap to begin with, `{ url = …, since = … }`, or a list; `match` deals its pages to handlers",
+    "feed": "an RSS, Atom or JSON feed to begin with, in the same way",
     "include": "URL patterns: only links that fit one are followed",
     "exclude": "URL patterns: links that fit one are not followed",
     "every": "how often `shoal submit` runs it: `30m`, `2h`, `1d`",
@@ -91,9 +91,10 @@ START: Mapping[str, str] = {
     "file": "a file with one URL a line, beside the TOML file",
     "handler": "the handler of that URL; by default the one whose `match` fits, else the first",
 }
-SITEMAP: Mapping[str, str] = {
-    "url": "its URL",
-    "since": "only pages that changed since: `2h`, `1d` or a date",
+SOURCE: Mapping[str, str] = {
+    "url": "its URL; of a site without a path: the sitemaps that its robots.txt names",
+    "since": "only pages that changed since a date, or since the `last` run",
+    "handler": "the handler of all its pages, instead of dealing them by `match`",
 }
 CLEAN_WORDS: Mapping[str, str] = {
     "strip": "without white space at both ends",
@@ -129,6 +130,6 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "PaginateTable": PAGINATE,
     "EachTable": EACH,
     "StartTable": START,
-    "SitemapTable": SITEMAP,
+    "SourceTable": SOURCE,
     "CleanTable": CLEAN,
 }

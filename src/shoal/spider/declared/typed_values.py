@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
@@ -123,28 +124,27 @@ def _float(value: Any, sample: str | None) -> float | None:
     return None if found is None else float(found)
 
 
-def _records(name: str) -> Any:
-    """The readers of prices and the like."""
+def _records(module: str, name: str) -> Any:
+    """A reader of the room for structured data."""
     try:
-        return getattr(import_module("shoal.html.records.prices"), name, None)
+        return getattr(import_module(f"shoal.html.records.{module}"), name, None)
     except ImportError:
         return None
 
 
 def _price(value: Any, sample: str | None) -> Decimal | None:
-    parse = _records("parse_price")
+    parse = _records("prices", "parse_price")
     if sample or not isinstance(value, str) or parse is None:
         return _number(value, sample)
     found = parse(_text(value))
-    amount = None if found is None else found.amount
-    return None if amount is None else Decimal(str(amount))
+    return None if found is None else Decimal(str(found.text))
 
 
 def _currency(value: Any) -> str | None:
-    parse = _records("parse_price")
     text = _text(value)
     if re.fullmatch(r"[A-Za-z]{3}", text):
         return text.upper()
+    parse = _records("prices", "parse_price")
     found = None if parse is None else parse(text)
     if found is not None and found.currency:
         return str(found.currency)
@@ -171,7 +171,7 @@ def _availability(value: Any) -> str | None:
     if isinstance(value, bool):
         return "in_stock" if value else "out_of_stock"
     text = _text(value)
-    known = _records("availability_of")
+    known = _records("availability", "availability_of")
     if known is not None and (found := known(text)):
         return str(found)
     word = re.sub(r"[\W_]", "", text.rpartition("/")[2].lower())
@@ -195,10 +195,12 @@ def _datetime(value: Any, format_: str | None) -> datetime | None:
     text = _text(value)
     if format_:
         return datetime.strptime(text, format_)
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return parsedate_to_datetime(text)
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError):
+            return read(text)
+    written = _records("dates", "iso_date")  # "30 May 2031"
+    found = None if written is None else written(text)
+    return None if found is None else datetime.fromisoformat(found)
 
 
 def _json(value: Any) -> Any:
