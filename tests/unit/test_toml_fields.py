@@ -79,6 +79,7 @@ def yielded(spider: Spider, at: Page) -> list[Any]:
         ('{ page = "status" }', 200),
         ('{ page = "depth" }', 2),
         ('{ carried = "shelf" }', "A3"),
+        ('{ like = "always", clean = ["upper"] }', "THE BRASS LAMP"),
         ('{ const = 5 }', 5),
         ('{ const = "x", clean = ["upper"] }', "X"),
         ('{ css = ".sku", regex = "L-[0-9]+" }', "L-1"),

@@ -42,6 +42,7 @@ def wrong(text: str) -> list[str]:
         ('price = { css = "p", regex = "(a+)+" }', "something is repeated inside what is repeated"),
         ('price = { css = "p", meta = "x" }', "6:1: handler.product.fields.price: css and meta are different places"),
         ('price = { type = "int" }', "6:1: handler.product.fields.price: it says nowhere what to read"),
+        ('price = { like = "nme" }', '6:11: handler.product.fields.price.like: unknown field "nme"; did you'),
         ('price = { css = "p", required = true, default = 1 }', "what has a default is never missing"),
         ('price = { css = "p", clean = ["lover"] }', '6:31: handler.product.fields.price.clean.0: "lover" is not'),
         ('price = { css = "p", clean = [{ cut = 1, join = "" }] }', "a cleaning step has one key"),
@@ -301,3 +302,96 @@ def test_templates_in_a_long_row() -> None:
     rows = "".join(f'[template.t{i}]\nuse = "t{i + 1}"\n' for i in range(300))
     text = f'{rows}[template.t300]\nstart = "https://a.example/"\nhandler.x.fields.n = "h1"\n[site.s]\nuse = "t0"\n'
     assert list(declared(text).handlers) == ["s.x"]
+
+
+# -- sitemaps, routes
+
+
+class FakeSitemap:
+    """What `shoal.Sitemap` takes."""
+
+    def __init__(self, url: str, *, include: object, exclude: object, since: object, handler: str) -> None:
+        self.given = (url, include, exclude, since, handler)
+
+
+def test_sitemaps_take_what_fits_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    import re
+
+    import shoal
+
+    monkeypatch.setattr(shoal, "Sitemap", FakeSitemap, raising=False)
+    spider = declared(
+        'sitemap = ["https://a.example/sitemap.xml", { url = "https://a.example/s2.xml", since = "last", '
+        'handler = "news" }]\n'
+        'exclude = "*.pdf"\n[handler.product]\nmatch = ["/p/*", "re:id=[0-9]+"]\nfields.name = "h1"\n'
+        '[handler.news]\nmatch = "/news/*"\nfields.title = "h1"'
+    )
+    first, second = (one.given for one in spider.start)  # type: ignore[union-attr]
+    assert second == ("https://a.example/s2.xml", [], first[2], "last", "news")
+    [include], [exclude] = first[1], first[2]
+    urls = [
+        "https://a.example/p/1?x=2",
+        "https://a.example/x?id=7",
+        "https://a.example/news/a",
+        "https://a.example/about",
+    ]
+    assert [bool(re.search(include, url)) for url in urls] == [True, True, True, False]
+    assert re.search(exclude, "https://a.example/p/1.pdf?download=1")
+    assert [spider.route(url, None) for url in urls] == ["product", "product", "news", "product"]  # type: ignore[misc]
+
+
+def test_routes_of_a_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "urls.txt").write_text("https://b.example/p/1\n")
+    text = (
+        '[site.a]\nstart = "https://a.example/"\nhandler.product = { match = "/p/*", fields = { n = "h1" } }\n'
+        '[site.b]\nstart = { file = "urls.txt" }\nhosts = ["b.example"]\n'
+        'handler.item = { match = "/p/*", fields = { n = "h1" } }\n'
+    )
+    path = tmp_path / "shops.toml"
+    path.write_text(text)
+    spider = load_spider(str(path))
+    assert spider.route is not None
+    assert spider.route("https://a.example/p/1", None) == "a.product"
+    assert spider.route("https://www.b.example/p/1", None) == "b.item"
+    assert spider.route("https://elsewhere.example/p/1", tmp_path / "urls.txt") == "b.item"
+    assert spider.route("https://elsewhere.example/p/1", None) == ""
+    assert set(spider.settings["hosts"]) == {"a.example", "b.example"}  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "url", "fits"),
+    [
+        ("/p/*", "https://a.example/p/1", True),
+        ("/p/*", "https://a.example/x/p/1", False),
+        ("/p/*", "https://a.example/p/1?page=2#x", True),
+        ("/list", "https://a.example/list?page=2", True),
+        ("/list?page=*", "https://a.example/list?page=2", True),
+        ("/list?page=*", "https://a.example/list", False),
+        ("a.example/p/*", "https://a.example/p/1", True),
+        ("a.example/p/*", "https://b.example/p/1", False),
+        ("https://a.example/*", "http://a.example/p", False),
+        ("*/p/*", "https://a.example/x/p/1", True),
+        ("*.html", "https://a.example/x/p.html?x=1", True),
+        ("re:/p/[0-9]+$", "https://a.example/p/12", True),
+        ("re:^https", "http://a.example/p/12", False),
+        ("/a*b*c", "https://a.example/a-b-b-c", True),
+        ("/", "https://a.example/", True),
+        ("/", "https://a.example", True),
+    ],
+)
+def test_url_patterns(pattern: str, url: str, fits: bool) -> None:
+    import re
+
+    from shoal.spider.declared.url_patterns import url_pattern
+
+    made = url_pattern(pattern)
+    assert made.fits(url) is fits
+    assert bool(re.search(made.source, url)) is fits or url == "https://a.example"
+
+
+def test_patterns_with_many_stars_are_quick() -> None:
+    from shoal.spider.declared.url_patterns import url_pattern
+
+    began = time.process_time()
+    assert not url_pattern("/" + "a*" * 50 + "b").fits("https://a.example/" + "a" * 5_000)
+    assert time.process_time() - began < 1

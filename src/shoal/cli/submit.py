@@ -109,6 +109,8 @@ def submit(
     )
     aimed = _targets(targets or [], input_file, arguments)
     plan = _plan(aimed, output or [], store, job, fresh, priority, given, config)
+    if every is None and cron is None and not wait and plan.start is None:
+        every, cron = plan.spider.recurs
     if every is not None or cron is not None:
         if plan.start is not None:
             raise UsageError(
@@ -180,6 +182,7 @@ def _targets(
         spider.name, [*begin, *([listed] if listed else [])], **cast("SpiderSettings", spider.settings)
     )
     started.handlers = spider.handlers
+    started.route = spider.route
     started.made_by = spider.made_by
     return spider, started, SpiderSource(name="", feeds=source_name(begin, listed)), spec
 

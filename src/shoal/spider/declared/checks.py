@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from msgspec import UNSET
 
@@ -19,7 +20,7 @@ from shoal.spider.declared.file_model import (
     FollowLike,
     FollowTable,
     HandlerTable,
-    SitemapTable,
+    SourceTable,
     StartTable,
 )
 from shoal.spider.declared.guarded_regex import nests_repeats
@@ -30,7 +31,7 @@ from shoal.spider.declared.url_patterns import url_pattern
 from shoal.spider.declared.validating import Problem, unknown
 from shoal.spider.declared.written_numbers import is_sample
 
-_PLACES = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "const", "any_")
+_PLACES = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "like", "const", "any_")
 _WITH_JSON = ("css", "xpath", "script")
 _HANDLER = re.compile(r"[\w-]{1,100}")
 _NAME_SHOWN = 40
@@ -77,12 +78,12 @@ def _start(site: Site) -> Iterator[Problem]:
         given = getattr(table, key)
         for number, one in enumerate(given if isinstance(given, list) else [given]):
             at: Path = (key, number) if isinstance(given, list) else (key,)
-            if isinstance(one, StartTable):
-                if (one.url is None) == (one.file is None):
-                    yield Problem(at, "give one of url and file")
-                if one.handler and one.handler not in table.handler:
-                    yield unknown((*at, "handler"), one.handler, list(table.handler), "handler")
-            url = one.url if isinstance(one, StartTable | SitemapTable) else one
+            if isinstance(one, StartTable) and (one.url is None) == (one.file is None):
+                yield Problem(at, "give one of url and file")
+            named = one.handler if isinstance(one, StartTable | SourceTable) else None
+            if named is not None and named not in table.handler:
+                yield Problem((*at, "handler"), unknown((), named, list(table.handler), "handler").said)
+            url = one.url if isinstance(one, StartTable | SourceTable) else one
             try:
                 if url is not None:
                     start_url(url)
@@ -151,7 +152,8 @@ def _unreached(site: Site, handlers: dict[str, HandlerTable]) -> Iterator[Proble
         return
     reached = {next(iter(handlers))}
     given = site.table.start if isinstance(site.table.start, list) else [site.table.start]
-    reached |= {one.handler for one in given if isinstance(one, StartTable) and one.handler}
+    sources = [one for one in _listed(site.table.sitemap, site.table.feed) if isinstance(one, SourceTable)]
+    reached |= {one.handler for one in (*given, *sources) if not isinstance(one, str) and one.handler}
     files = [one for one in given if isinstance(one, StartTable) and one.file]
     dealt = bool(site.table.sitemap or site.table.feed or files)
     for table in handlers.values():
@@ -166,12 +168,25 @@ def _unreached(site: Site, handlers: dict[str, HandlerTable]) -> Iterator[Proble
             yield Problem(("handler", name), said, is_warning=True)
 
 
+def _listed(*given: Any) -> list[Any]:
+    return [one for several in given for one in (several if isinstance(several, list) else [several])]
+
+
 # -- fields
 
 
 def _fields(given: dict[str, FieldLike], at: Path, inside: str) -> Iterator[Problem]:
     for name, value in given.items():
         yield from _field(value, (*at, name), inside)
+        if isinstance(value, FieldTable) and value.like is not None:
+            yield from _like(given, value.like, (*at, name, "like"))
+
+
+def _like(given: dict[str, FieldLike], other: str, at: Path) -> Iterator[Problem]:
+    if other not in given:
+        yield Problem(at, unknown((), other, list(given), "field").said)
+    elif isinstance(table := given[other], FieldTable) and (table.like or table.fields is not None):
+        yield Problem(at, f'"{other}" has no place of its own')
 
 
 def _field(given: FieldLike, at: Path, inside: str) -> Iterator[Problem]:

@@ -8,16 +8,23 @@ from typing import Any, TypedDict, cast
 
 from msgspec.structs import replace
 
-from shoal.admit.identity import host_key
 from shoal.admit.sending import typed_url
 from shoal.errors import SpiderError, UrlError
 from shoal.model import DEFAULT_LANE, Request
 from shoal.spider.declared.extracting import Item, each_scopes, fields_of, read_item
-from shoal.spider.declared.file_model import FieldLike, FieldTable, HandlerTable, StartTable
+from shoal.spider.declared.file_model import (
+    FieldLike,
+    FieldTable,
+    HandlerTable,
+    SiteTable,
+    SourceTable,
+    StartTable,
+)
 from shoal.spider.declared.following import Links, Router, link_rules
 from shoal.spider.declared.looking import PAGE, Look
 from shoal.spider.declared.reading_file import Site, SpiderFile, handlers_of, keys_of
 from shoal.spider.declared.typed_values import PYTHON_TYPES
+from shoal.spider.declared.url_patterns import all_of, url_pattern
 from shoal.spider.page import Page
 from shoal.spider.schemas import Invalid, Schema
 from shoal.spider.spider import Handler, Spider
@@ -62,6 +69,7 @@ def site_spider(file: SpiderFile, site: Site) -> Spider:
     _add_handlers(spider, file, site, "", None)
     router = Router(site.table, "")
     spider.route = lambda url, source: router.handler_for(url)
+    spider.recurs = (site.table.every, site.table.cron)
     _add_hooks(spider, site, None)
     return spider
 
@@ -70,7 +78,7 @@ def file_spider(file: SpiderFile) -> Spider:
     """The spider of all sites of a file: their handlers are named SITE.HANDLER."""
     if not file.has_sites:
         return site_spider(file, file.sites[""])
-    from shoal.spider.declared.whole_file import hosts_of, shared_settings
+    from shoal.spider.declared.whole_file import SiteIndex, hosts_of, shared_settings
 
     starts: list[Any] = []
     files: dict[FilePath, str] = {}
@@ -86,14 +94,15 @@ def file_spider(file: SpiderFile) -> Spider:
         _add_handlers(spider, file, site, prefix, hosts_of(site))
         _add_hooks(spider, site, [f"{prefix}{name}" for name in site.table.handler])
     spider.start = starts
-    by_host = {host: site.name for site in file.sites.values() for host in hosts_of(site).names}
+    index = SiteIndex(file.sites.values())
 
     def route(url: str, source: FilePath | None) -> str:
         known = files.get(source) if source is not None else None
-        name = known or by_host.get(host_key(url))
+        name = known or index.site_of(url)
         return routers[name].handler_for(url) if name is not None else ""
 
     spider.route = route
+    spider.recurs = (file.document.get("every"), file.document.get("cron"))
     return spider
 
 
@@ -112,7 +121,7 @@ def _starts(file: SpiderFile, site: Site, prefix: str) -> list[Any]:
             named = "" if isinstance(one, str) else one.handler or ""
             handler = f"{prefix}{named}" if named else Router(table, prefix).handler_for(url)
             starts.append(Request(start_url(url), handler))
-    return [*starts, *_sources(table)]
+    return [*starts, *_sources(table, prefix)]
 
 
 def start_url(url: str) -> str:
@@ -123,22 +132,31 @@ def start_url(url: str) -> str:
         raise UrlError(str(error)) from None
 
 
-def _sources(table: Any) -> Iterator[Any]:
-    """Sitemaps and feeds."""
+def _sources(table: SiteTable, prefix: str) -> Iterator[Any]:
+    """Sitemaps and feeds. What fits no `match` is not fetched, if there is any."""
+    matches = [url_pattern(text) for one in handlers_of(table).values() for text in keys_of(one.match)]
+    included = [url_pattern(text) for text in keys_of(table.include)]
+    excluded = [url_pattern(text) for text in keys_of(table.exclude)]
     for kind, given in (("Sitemap", table.sitemap), ("Feed", table.feed)):
         for one in given if isinstance(given, list) else [given]:
-            yield _source(kind, one)
+            source = SourceTable(url=one) if isinstance(one, str) else one
+            named = f"{prefix}{source.handler}" if source.handler else ""
+            yield _source(kind)(
+                start_url(source.url),
+                include=all_of(included, () if named else matches),
+                exclude=[pattern.source for pattern in excluded],
+                since=source.since,
+                handler=named,
+            )
 
 
-def _source(kind: str, given: Any) -> Any:
+def _source(kind: str) -> Any:
     import shoal
 
     make = getattr(shoal, kind, None)
     if make is None:
         raise SpiderError(f"this version of Shoal has no {kind.lower()} as a start")
-    if isinstance(given, str):
-        return make(given)
-    return make(given.url, since=given.since) if given.since else make(given.url)
+    return make
 
 
 # -- handlers

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from shoal.spider.declared.cleaning import Step, cleaner
-from shoal.spider.declared.file_model import EachTable, FieldLike, FieldTable
+from shoal.spider.declared.file_model import WHERE, WITH_WHERE, EachTable, FieldLike, FieldTable
 from shoal.spider.declared.guarded_regex import find_all
 from shoal.spider.declared.json_path import json_path
 from shoal.spider.declared.looking import PAGE, Look, Scope, attribute_of, json_in, markup_of, text_of
@@ -151,7 +151,17 @@ class Field:
 
 def fields_of(given: Mapping[str, FieldLike]) -> dict[str, Field]:
     """Fields by name, ready to be read."""
-    return {name: Field(one) for name, value in given.items() if (one := field_table(value)) is not None}
+    tables = {name: table for name, value in given.items() if (table := field_table(value)) is not None}
+    return {name: Field(_resolved(table, tables)) for name, table in tables.items()}
+
+
+def _resolved(table: FieldTable, others: Mapping[str, FieldTable]) -> FieldTable:
+    """A field that is `like` another, with the place of that."""
+    if table.like is None:
+        return table
+    there, own = _plain_keys(others[table.like]), _plain_keys(table)
+    place = {key: value for key, value in there.items() if key in (*WHERE, *WITH_WHERE)}
+    return msgspec.convert({**place, **own, "like": None}, FieldTable)
 
 
 def field_table(given: FieldLike) -> FieldTable | None:

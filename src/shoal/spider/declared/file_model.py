@@ -77,6 +77,7 @@ class FieldTable(
     meta: Text | None = None
     page: PageFact | None = None
     carried: Text | None = None
+    like: Text | None = None
     const: Any | UnsetType = UNSET
     any_: Annotated[list[FieldLike], Meta(min_length=1)] | None = None
     attr: Text | None = None
@@ -95,7 +96,7 @@ class FieldTable(
 
 FieldLike: TypeAlias = str | FieldTable | list[str | FieldTable] | bool
 
-WHERE = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "const", "any", "each")
+WHERE = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "like", "const", "any", "each")
 WITH_WHERE = ("attr", "regex", "format")  # they belong to the place, and go with it when it is replaced
 
 
@@ -155,11 +156,12 @@ class StartTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     handler: Text | None = None
 
 
-class SitemapTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A sitemap, and which of its URLs are wanted."""
+class SourceTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A sitemap or a feed, and which of its pages are wanted."""
 
     url: Text
     since: Text | None = None
+    handler: Text | None = None
 
 
 class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
@@ -168,8 +170,8 @@ class SiteTable(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     name: Text | None = None
     use: str | list[str] = []
     start: str | StartTable | list[str | StartTable] = []
-    sitemap: str | SitemapTable | list[str | SitemapTable] = []
-    feed: str | list[str] = []
+    sitemap: str | SourceTable | list[str | SourceTable] = []
+    feed: str | SourceTable | list[str | SourceTable] = []
     include: str | list[str] = []
     exclude: str | list[str] = []
     every: Text | None = None

@@ -8,8 +8,8 @@ SITE: Mapping[str, str] = {
     "name": "the name of its jobs; by default that of the file, and of the site",
     "use": "the template that it is made of, or a list of them: later ones win",
     "start": "where it begins: a URL, `{ url = …, handler = … }`, `{ file = … }` with a URL a line, or a list of these",
-    "sitemap": "a sitemap to begin with, `{ url = …, since = … }`, or a list; `match` deals its URLs to handlers",
-    "feed": "an RSS, Atom or JSON feed to begin with, or a list of them",
+    "sitemap": "a sitemap to begin with, `{ url = …, since = … }`, or a list; `match` deals its pages to handlers",
+    "feed": "an RSS, Atom or JSON feed to begin with, in the same way",
     "include": "URL patterns: only links that fit one are followed",
     "exclude": "URL patterns: links that fit one are not followed",
     "every": "how often `shoal submit` runs it: `30m`, `2h`, `1d`",
@@ -48,6 +48,7 @@ FIELD: Mapping[str, str] = {
     "meta": "the content of a `<meta>` element, by its name or property",
     "page": "a fact about the page: `url`, `site`, `handler`, `status`, `depth`, `fetched_at`, `text`, `html`",
     "carried": "a value that the link to this page carried along",
+    "like": "another field: it is found at the same place, to be read as another type",
     "const": "a fixed value",
     "any": "alternatives: the first that gives something; a list instead of a table means the same",
     "attr": "an attribute of the element instead of its text",
@@ -90,9 +91,10 @@ START: Mapping[str, str] = {
     "file": "a file with one URL a line, beside the TOML file",
     "handler": "the handler of that URL; by default the one whose `match` fits, else the first",
 }
-SITEMAP: Mapping[str, str] = {
-    "url": "its URL",
-    "since": "only pages that changed since: `2h`, `1d` or a date",
+SOURCE: Mapping[str, str] = {
+    "url": "its URL; of a site without a path: the sitemaps that its robots.txt names",
+    "since": "only pages that changed since a date, or since the `last` run",
+    "handler": "the handler of all its pages, instead of dealing them by `match`",
 }
 CLEAN_WORDS: Mapping[str, str] = {
     "strip": "without white space at both ends",
@@ -128,6 +130,6 @@ TABLES: Mapping[str, Mapping[str, str]] = {
     "PaginateTable": PAGINATE,
     "EachTable": EACH,
     "StartTable": START,
-    "SitemapTable": SITEMAP,
+    "SourceTable": SOURCE,
     "CleanTable": CLEAN,
 }

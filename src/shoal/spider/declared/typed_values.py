@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
@@ -124,7 +125,7 @@ def _float(value: Any, sample: str | None) -> float | None:
 
 
 def _records(module: str, name: str) -> Any:
-    """The readers of prices and the like."""
+    """A reader of the room for structured data."""
     try:
         return getattr(import_module(f"shoal.html.records.{module}"), name, None)
     except ImportError:
@@ -136,15 +137,14 @@ def _price(value: Any, sample: str | None) -> Decimal | None:
     if sample or not isinstance(value, str) or parse is None:
         return _number(value, sample)
     found = parse(_text(value))
-    amount = None if found is None else found.amount
-    return None if amount is None else Decimal(str(amount))
+    return None if found is None else Decimal(str(found.text))
 
 
 def _currency(value: Any) -> str | None:
-    parse = _records("prices", "parse_price")
     text = _text(value)
     if re.fullmatch(r"[A-Za-z]{3}", text):
         return text.upper()
+    parse = _records("prices", "parse_price")
     found = None if parse is None else parse(text)
     if found is not None and found.currency:
         return str(found.currency)
@@ -195,10 +195,12 @@ def _datetime(value: Any, format_: str | None) -> datetime | None:
     text = _text(value)
     if format_:
         return datetime.strptime(text, format_)
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return parsedate_to_datetime(text)
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError):
+            return read(text)
+    written = _records("dates", "iso_date")  # "30 May 2031"
+    found = None if written is None else written(text)
+    return None if found is None else datetime.fromisoformat(found)
 
 
 def _json(value: Any) -> Any:

@@ -34,6 +34,23 @@ class UrlPattern(Struct, frozen=True):
             url = f"/{url.partition('/')[2]}"
         return self.regex.fullmatch(url) is not None
 
+    @property
+    def source(self) -> str:
+        """The same as a regular expression for a whole URL."""
+        inner = self.regex.pattern
+        if self.part == "any":
+            return f"^(?s:.*?)(?:{inner})"
+        before = {"path": "[^:]*+://[^/]*+", "host": "[^:]*+://", "url": ""}[self.part]
+        behind = "(?:#.*)?$" if self.with_query else "(?:[?#].*)?$"
+        return f"(?s:^{before}(?:{inner}){behind})"
+
+
+def all_of(*several: Iterable[UrlPattern]) -> list[str]:
+    """Regular expressions for URLs that fit at least one pattern of each group; a group without any fits all."""
+    groups = [list(group) for group in several]
+    looks = ["|".join(pattern.source for pattern in group) for group in groups if group]
+    return ["".join(f"(?={look})" for look in looks)] if looks else []
+
 
 @lru_cache(maxsize=4096)
 def url_pattern(text: str) -> UrlPattern:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from shoal.admit.identity import host_key
 from shoal.errors import SpiderError
 from shoal.spider.declared.compiling import BY_HOST, OWN_SCOPE, start_url
-from shoal.spider.declared.file_model import SitemapTable, StartTable
+from shoal.spider.declared.file_model import SourceTable, StartTable
 from shoal.spider.declared.reading_file import Site, SpiderFile
 from shoal.spider.declared.validating import Problem
 
@@ -18,18 +18,42 @@ class Hosts:
 
     def __init__(self, names: frozenset[str], domains: frozenset[str]) -> None:
         self.names = names | domains
-        self._domains = domains
+        self.domains = domains
 
     def __call__(self, url: str) -> bool:
         host = host_key(url)
         if host in self.names or _bare(host) in self.names:
             return True
-        name = host.rpartition(":")[0] or host
-        while name:
-            if name in self._domains:
-                return True
-            name = name.partition(".")[2]
-        return False
+        return bool(self.domains) and any(name in self.domains for name in _above(host))
+
+
+class SiteIndex:
+    """Which site of a file a URL belongs to."""
+
+    def __init__(self, sites: Iterable[Site]) -> None:
+        self._hosts: dict[str, str] = {}
+        self._domains: dict[str, str] = {}  # with all hosts below them
+        for site in sites:
+            hosts = hosts_of(site)
+            for host in hosts.names:
+                self._hosts.setdefault(host, site.name)
+                self._hosts.setdefault(_bare(host), site.name)
+            for domain in hosts.domains:
+                self._domains.setdefault(domain, site.name)
+
+    def site_of(self, url: str) -> str | None:
+        host = host_key(url)
+        if (known := self._hosts.get(host)) is not None:
+            return known
+        return next((self._domains[name] for name in _above(host) if name in self._domains), None)
+
+
+def _above(host: str) -> Iterator[str]:
+    """The names that a host is below, and itself without its port."""
+    name = host if host.endswith("]") else host.partition(":")[0]
+    while name:
+        yield name
+        name = name.partition(".")[2]
 
 
 def _bare(host: str) -> str:
@@ -54,7 +78,7 @@ def _urls(site: Site) -> Iterator[str]:
     sitemaps = table.sitemap if isinstance(table.sitemap, list) else [table.sitemap]
     feeds = table.feed if isinstance(table.feed, list) else [table.feed]
     for one in (*starts, *sitemaps, *feeds):
-        url = one.url if isinstance(one, StartTable | SitemapTable) else one
+        url = one.url if isinstance(one, StartTable | SourceTable) else one
         if url:
             yield start_url(url)
 
