@@ -50,7 +50,14 @@ def from_structured(found: Structured, kinds: Collection[str] | None = None) -> 
     for kind in KINDS:
         if kinds is None or kind in kinds:
             record_from_meta(found, home, kind, result)
-    return [{name: record.get(name) or empty(name) for name in FIELDS[record["type"]]} for record in result]
+    return [_whole(record) for record in result]
+
+
+def _whole(record: dict[str, Any]) -> dict[str, Any]:
+    """With all fields of its kind, in their order."""
+    return {
+        name: empty(name) if (value := record.get(name)) is None else value for name in FIELDS[record["type"]]
+    }
 
 
 def _some(nodes: Nodes, wanted: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:

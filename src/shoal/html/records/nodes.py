@@ -19,7 +19,8 @@ Node: TypeAlias = dict[str, Any]
 
 _MOST = 20_000  # objects of a page that are looked at
 _VALUES = 1_000  # values of one property
-_TEXT = 100_000  # characters of a text
+_SMALL, _FOR_AN_OBJECT = 20_000, 100  # values that are read of a page, and for every object on it
+_ALL_TEXT = 5_000_000  # characters of all texts
 _LINKS = 4  # references that are followed from one value
 _REFERENCE = frozenset({"@id", "@type", "@context"})
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--[^<>]*-->")
@@ -54,7 +55,11 @@ class Nodes:
         self.base = base
         self.home = home  # the currency where the page is from
         self._roots = list(items)
+        self._found = 0
         self._ids = dict(self._identified())
+        # An object that many refer to is read for each of them: without a limit, a small page could take very long.
+        self._left = _SMALL + _FOR_AN_OBJECT * self._found
+        self._text_left = _ALL_TEXT
 
     # -- finding objects
 
@@ -62,13 +67,12 @@ class Nodes:
         """Those that others can refer to. Of several with one name, the last with most to say comes last."""
         waiting: list[object] = list(reversed(self._roots))
         found: list[tuple[str, Node]] = []
-        seen = 0
-        while waiting and seen < _MOST:
+        while waiting and self._found < _MOST:
             value = waiting.pop()
             if isinstance(value, list):
                 waiting += value[:_VALUES]
             elif isinstance(value, dict):
-                seen += 1
+                self._found += 1
                 name = value.get("@id")
                 if isinstance(name, str) and not _REFERENCE.issuperset(value):
                     found.append((name, value))
@@ -112,8 +116,11 @@ class Nodes:
                 given = node.get(f"schema:{name}", node.get(f"http://schema.org/{name}"))
                 if given is None:
                     given = node.get(f"https://schema.org/{name}")
-            if given is not None and (found := list(self._flat(given))):
-                return found
+            if given is not None and self._left > 0:
+                found = list(self._flat(given))
+                self._left -= 1 + len(found)
+                if found:
+                    return found
         return []
 
     def _flat(self, given: object) -> Iterator[Any]:
@@ -171,7 +178,11 @@ class Nodes:
             return None
         if isinstance(value, float):
             return format(value, "g") if math.isfinite(value) else None
-        return plain_text(str(value)) if isinstance(value, str | int) else None
+        if not isinstance(value, str | int) or self._text_left <= 0:
+            return None
+        text = str(value)[: self._text_left] if isinstance(value, str) else format(value, "d")
+        self._text_left -= len(text)
+        return plain_text(text)
 
     def text_of_node(self, node: Node) -> str | None:
         for name in ("name", "@value", "value", "text", "headline", "@id"):
@@ -261,7 +272,6 @@ def as_number(value: object) -> float | int | None:
 
 def plain_text(text: str) -> str | None:
     """Without markup, entities and superfluous white space; None if nothing is left."""
-    text = text[:_TEXT]
     if "&" in text:
         text = html.unescape(text)
     if "<" in text:

@@ -20,7 +20,8 @@ from shoal.html.visible_text import readable_text
 
 _MOST = 50_000  # properties of a page, and of all its items together where some are shared
 _DEEPEST = 24  # items in items
-_NESTED_TEXTS = 16  # properties in properties whose text is read: each reads the text of those inside again
+_NAMES = 10  # of one property
+_NESTED_TEXTS = 4  # properties in properties whose text is read: each reads the text of those inside again
 _SOURCES = {
     **dict.fromkeys(("audio", "embed", "iframe", "img", "source", "track", "video"), "src"),
     **dict.fromkeys(("a", "area", "link"), "href"),
@@ -100,9 +101,10 @@ class _Items:
         for element in self._own(scope):
             if element in inside or (element in self._scopes and len(inside) >= _DEEPEST):
                 continue
-            value = self._item(element, inside) if element in self._scopes else self._value(element)
-            for name in dict.fromkeys((self._properties[element].attributes.get("itemprop") or "").split()):
-                add(item, short(name), value)
+            names = (self._properties[element].attributes.get("itemprop") or "").split()[:_NAMES]
+            text = "" if element in self._scopes else self._value(element)
+            for name in dict.fromkeys(names):
+                add(item, short(name), self._item(element, inside) if element in self._scopes else text)
         return item
 
     def _value(self, element: int) -> str:
