@@ -110,3 +110,7 @@ TRACEBACK = 16 * KB  # characters of the end of a handler's traceback: a message
 # -- what an operator sets
 HOST_TABLES = 10_000  # settings for hosts, of a job or of a store: all are read with the job. Beyond: refused
 ARGUMENTS = 4_000  # characters of a spider's arguments, which are noted with the job. Beyond: refused
+
+# -- spiders that are written as TOML
+TOML_FILE = 16 * MB  # bytes of a file: 10,000 sites with fields of their own. Beyond: refused
+FIELD_VALUES = 10_000  # values of a field, or objects of `each`, on one page. Beyond: cut, and counted

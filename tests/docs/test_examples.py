@@ -28,6 +28,7 @@ TESTED = {
     "price_monitor.py",
     "from_code.py",
     "shoal.toml",
+    "shops.toml",
     "products.txt",
 }
 
@@ -140,6 +141,38 @@ def test_without_variables_they_start_at_a_public_site(example: str, monkeypatch
     start = load_spider(str(EXAMPLES / example)).start
     text = start.read_text() if isinstance(start, Path) else str(start)
     assert "toscrape.com/" in text
+
+
+def test_shops_as_toml(bookshop: str, tmp_path: Path) -> None:
+    """Two shops of one template: in one job, and each alone."""
+    with ShopProcess(ShopSpec(25, members_only=False, sold_out=0)) as lamps:
+        text = (EXAMPLES / "shops.toml").read_text("utf-8").replace("https://books.toscrape.com/", bookshop)
+        (tmp_path / "shops.toml").write_text(
+            text.replace("http://127.0.0.1:8000", lamps.url)
+            .replace("rate = 1", "rate = 0")
+            .replace("rate = 5", "")
+        )
+        assert run(["check", "shops.toml"]) == 0
+        assert run(["crawl", "shops.toml", "-o", "all.jsonl", "-q"]) == 0
+        assert run(["crawl", "shops.toml:books", "-o", "books.jsonl", "-q"]) == 0
+    rows = [msgspec.json.decode(line) for line in Path("all.jsonl").read_bytes().splitlines()]
+    books = [row for row in rows if row["site"] == "books"]
+    assert len(books) == 12
+    assert min(books, key=lambda row: row["url"]) == {
+        "site": "books",
+        "sku": "upc-0",
+        "name": "Book 0",
+        "price": "0.50",
+        "currency": "GBP",
+        "url": f"{bookshop}catalogue/book-0/index.html",
+        "stars": "three",
+        "stock": 3,
+    }
+    sold = {row["sku"]: (row["name"], row["price"]) for row in rows if row["site"] == "lamps"}
+    catalogue = [lamps.catalogue.product(number) for number in lamps.catalogue.listed()]
+    assert sold == {one.sku: (one.name, one.price) for one in catalogue}
+    alone = [msgspec.json.decode(line) for line in Path("books.jsonl").read_bytes().splitlines()]
+    assert sorted(alone, key=str) == sorted(books, key=str)
 
 
 def test_the_settings_file_is_valid() -> None:

@@ -25,6 +25,7 @@ from shoal.cli import (
     export,
     extract,
     fetch,
+    guess,
     hosts,
     init,
     jobs,
@@ -96,6 +97,7 @@ app.command("fetch")(fetch.fetch)
 app.command("try")(try_page.try_page)
 app.command("keep")(keep.keep)
 app.command("check")(check.check)
+app.command("guess")(guess.guess)
 app.command("doctor")(doctor.doctor)
 app.command("completion")(completion.completion)
 app.command("demo")(demo.demo)

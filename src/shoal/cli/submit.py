@@ -114,6 +114,8 @@ def submit(
     maps, feeds = start_options.listed_words(sitemaps, feeds)
     aimed = _targets(targets or [], input_file, arguments, maps, feeds, column or "", since)
     plan = _plan(aimed, output or [], store, job, fresh, priority, given, config)
+    if every is None and cron is None and not wait and plan.start is None:
+        every, cron = plan.spider.recurs
     if every is not None or cron is not None:
         if plan.start is not None:
             raise UsageError(
@@ -195,6 +197,7 @@ def _targets(
     source = start_options.with_since(source, since)
     started = Spider(spider.name, source.start(), **cast("SpiderSettings", spider.settings))
     started.handlers = spider.handlers
+    started.route = spider.route
     started.made_by = spider.made_by
     return spider, started, SpiderSource(name="", feeds=source.feeds), spec
 

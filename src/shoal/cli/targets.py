@@ -24,8 +24,8 @@ from shoal.spider.start_tables import is_table
 
 log = logging.getLogger("shoal")
 
-# FILE.py, FILE.py:name, package.module:name. A port is a number, so host:8080 is not one of these.
-_SPIDER = re.compile(r".+\.py(:\w+)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+# FILE.py, FILE.py:name, FILE.toml:site, package.module:name. A port is a number, so host:8080 is not one of these.
+_SPIDER = re.compile(r".+\.py(:\w+)?|.+\.toml(:.+)?|[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 STDIN = "-"
 

@@ -27,7 +27,7 @@ from shoal.runtime.admission import make_admission
 from shoal.runtime.job_plan import JobPlan, check_parts
 from shoal.settings import Settings
 from shoal.spider.default import summary_spider
-from shoal.spider.loading import load_spiders, on_path
+from shoal.spider.loading import is_toml, load_spiders, on_path
 from shoal.spider.spider import Spider, shown
 from shoal.spider.start_sources import Source, handlers_of_entries
 from shoal.spider.start_tables import Table
@@ -46,10 +46,14 @@ def check(
     environ: Mapping[str, str],
     arguments: Sequence[str] = (),
 ) -> list[Finding]:
-    """What is found about a spider (FILE.py, FILE.py:name, module, a folder) or a settings file (FILE.toml). Raises
+    """What is found about a spider (FILE.py, FILE.py:name, FILE.toml, module, a folder) or a settings file. Raises
     UsageError if there is no such thing. `arguments` (NAME=VALUE) are for a function that makes the spider."""
-    if target.endswith(".toml"):
-        return list(_check_file(Path(target)))
+    if is_toml(target):
+        from shoal.develop.toml_check import check_toml, is_settings_file
+
+        if is_settings_file(target):
+            return list(_check_file(Path(target)))
+        return check_toml(target, config=config, flags=flags, pages=pages, environ=environ)
     _check_exists(target)
     try:
         spiders = load_spiders([target], arguments)
@@ -99,7 +103,7 @@ def _check_exists(target: str) -> None:
             exists = True  # what is wrong with its package is told when it is loaded
     if not exists:
         raise UsageError(
-            f"there is no {address or repr(target)}: give FILE.py, FILE.py:name, module, a folder, or FILE.toml"
+            f"there is no {address or repr(target)}: give FILE.py, FILE.py:name, FILE.toml, module or a folder"
         )
 
 
@@ -116,6 +120,15 @@ def _check_spider(
 ) -> Iterator[Finding]:
     handlers = plural(len(spider.handlers), "handler")
     yield Finding("loads", "ok", f"spider {spider.name}: {handlers} ({', '.join(spider.handlers)})")
+    yield from check_settings(spider, config, flags, environ)
+    yield from _check_handlers(spider, modules, codes)
+    yield from check_items(spider, codes)
+
+
+def check_settings(
+    spider: Spider, config: Path | None, flags: Mapping[str, object], environ: Mapping[str, str]
+) -> Iterator[Finding]:
+    """One row for settings, and one for the start; or what is wrong with them."""
     try:
         settings = load(config, spider.settings, environ, flags)
         check_parts(JobPlan(spider, settings, spider.name))
@@ -126,8 +139,6 @@ def _check_spider(
             "settings", "ok", repr(settings).removeprefix("Settings(").removesuffix(")") or "as usual"
         )
         yield from _check_start(spider, settings)
-    yield from _check_handlers(spider, modules, codes)
-    yield from check_items(spider, codes)
 
 
 def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:

@@ -1,4 +1,5 @@
-"""Finds spiders by their address: FILE.py, FILE.py:name, module or module:name; or all in a folder."""
+"""Finds spiders by their address: FILE.py, FILE.py:name, FILE.toml, FILE.toml:site, module or module:name; or all in a
+folder."""
 
 from __future__ import annotations
 
@@ -34,6 +35,8 @@ def load_spider(spec: str, arguments: Sequence[str] = ()) -> Spider:
     found = find_spider(spec)
     if isinstance(found, Factory):
         spider = make_spider(found, arguments)
+    elif arguments and is_toml(spec):
+        raise UsageError(f"-a: {spec} is written in TOML, and takes no arguments")
     elif arguments:
         address = spec.partition(":")[0]
         raise _no_arguments(found.name, _factories(_load(address, spec), address).values())
@@ -56,6 +59,8 @@ def _no_arguments(name: str, others: Iterable[Factory]) -> UsageError:
 
 def find_spider(spec: str) -> Spider | Factory:
     """What stands at `spec`: a spider, or a function that makes one."""
+    if is_toml(spec):
+        return _declared(spec)
     address, _, name = spec.partition(":")
     module = _load(address, spec)
     return _named(module, address, name) if name else _only(module, address)
@@ -99,12 +104,32 @@ def load_all(specs: Iterable[str]) -> tuple[dict[str, Spider], dict[str, Factory
     return spiders, factories
 
 
+def is_toml(spec: str) -> bool:
+    """Whether the address is FILE.toml or FILE.toml:site."""
+    return spec.endswith(".toml") or ".toml:" in spec
+
+
+def _declared(spec: str) -> Spider:
+    from shoal.spider.declared.opening import declared_spider
+
+    return declared_spider(spec)
+
+
+def _all_declared(path: str) -> list[Spider | Factory]:
+    from shoal.spider.declared.opening import declared_spiders
+
+    return [*declared_spiders(path)]
+
+
 def _all_at(spec: str) -> list[Spider | Factory]:
-    if ":" in spec:
+    if spec.endswith(".toml"):
+        found = _all_declared(spec)
+    elif ":" in spec:
         found = [find_spider(spec)]
     elif Path(spec).is_dir():
         files = sorted(path for path in Path(spec).glob("*.py") if not path.name.startswith("_"))
         found = [one for path in files for one in _all_in(_load_file(path), str(path))]
+        found += [one for path in _spiders_as_toml(Path(spec)) for one in _all_declared(path)]
     else:
         found = _all_in(_load(spec, spec), spec)
     if not found:
@@ -113,6 +138,13 @@ def _all_at(spec: str) -> list[Spider | Factory]:
         if isinstance(one, Spider):
             one.handler_named("")
     return found
+
+
+def _spiders_as_toml(folder: Path) -> list[str]:
+    """The TOML files of a folder that hold spiders, and not settings."""
+    from shoal.spider.declared.opening import holds_spider
+
+    return [str(path) for path in sorted(folder.glob("*.toml")) if holds_spider(path)]
 
 
 def _all_in(module: ModuleType, address: str) -> list[Spider | Factory]:

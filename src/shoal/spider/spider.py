@@ -106,6 +106,8 @@ class Spider(HookDecorators):
         "made_by",
         "name",
         "plugins",
+        "recurs",
+        "route",
         "settings",
         "start",
         "start_is_typed",
@@ -131,6 +133,13 @@ class Spider(HookDecorators):
         self.handlers: dict[str, Handler] = {}
         self.logs_in: Login | None = None  # how to log in
         self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
+        self.recurs: tuple[str | None, str | None] = (
+            None,
+            None,
+        )  # how `shoal submit` repeats it: --every, --cron
+        self.route: Callable[[str, Path | None], str] | None = (
+            None  # the handler of a start URL, and its file
+        )
         self.start_is_typed = True  # its start stands in code that a person wrote, and is trusted like it
         self.state = State()  # small values that all processes of a job share; see docs/spiders.md
 
@@ -373,7 +382,7 @@ class Spider(HookDecorators):
 
     def _request(self, entry: object, at: StartPlace) -> Request:
         if isinstance(entry, str):
-            return Request(entry)
+            return Request(entry, "" if self.route is None else self.route(entry, at.file))
         if isinstance(entry, Request):
             return entry
         if isinstance(entry, Source):

@@ -4,7 +4,7 @@
 `ServedFolder` serves a folder on loopback. `ChaoticWeb` serves many hosts on loopback, each with its own bad habit,
 in the test's event loop; `WebProcess` serves the same from a process of its own; `ManualClock` moves time by hand;
 `state_in_memory` gives a handler the values of `spider.state`. `shoal.testing.shop` is a shop with a login, an API,
-forms and files.
+forms and files; `shoal.testing.shops` are fifty shops, each built in another manner.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from shoal.html.records.kinds import KIND_OF, build
 from shoal.html.records.merging import merged
 from shoal.html.records.meta_records import record_from_meta
 from shoal.html.records.nodes import Nodes
+from shoal.html.records.own_first import own_first
 from shoal.html.structured import Structured
 
 __all__ = ["FIELDS", "KINDS", "records"]
@@ -45,7 +46,7 @@ def from_structured(found: Structured, kinds: Collection[str] | None = None) -> 
             nodes = Nodes(items, found.base, home)
             built = [build(nodes, kind, node, syntax) for kind, node in _some(nodes, wanted)]
             sources.append([record for record in built if record is not None])
-    result = merged(sources)
+    result = own_first(found, merged(sources))
     for kind in KINDS:
         if kinds is None or kind in kinds:
             record_from_meta(found, home, kind, result)

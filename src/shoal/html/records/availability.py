@@ -52,7 +52,9 @@ _PHRASES: tuple[tuple[str, str], ...] = (
         "preorder",
         "pre-order|preorder|pre order|vorbestell|vorverkauf|précommande|pre-commande|reserva anticipada|preventa|"
         "pré-venda|pre-venda|prenota|preordin|voorbestel|förhandsboka|forudbestil|forhåndsbestill|ennakkotila|"
-        "przedsprzedaż|předobjedn|предзаказ|ön sipariş|予約受付|予約商品|预售|預購",
+        "przedsprzedaż|předobjedn|előrendel|precomand|предзаказ|передзамовлення|предварителна поръчка|"
+        "ön sipariş|προπαραγγελία|הזמנה מוקדמת|طلب مسبق|الطلب المسبق|予約受付|予約商品|예약 판매|예약판매|预售|預購|"
+        "đặt trước|สั่งจองล่วงหน้า|พรีออเดอร์",
     ),
     (
         "backorder",
@@ -75,10 +77,12 @@ _PHRASES: tuple[tuple[str, str], ...] = (
         "wyprzedan|brak w magazynie|niedostępn|produkt niedostępny|brak towaru|"
         "vyprodáno|vyprodané|není skladem|nie je skladom|nedostupn|vypredané|elfogyott|nincs készleten|nincs raktáron|"
         "stoc epuizat|indisponibil|nu este în stoc|nu este in stoc|"
-        "нет в наличии|распродан|отсутствует|закончился|немає в наявності|продано|няма наличност|изчерпан|"
+        "нет в наличии|распродан|отсутствует|закончился|немає в наявності|продано|няма наличност|"
+        "няма в наличност|не е в наличност|изчерпан|"
         "rasprodato|nije dostupn|rasprodan|nema na zalih|ni na zalogi|"
         "tükendi|stokta yok|stok yok|εξαντλη|μη διαθέσιμο|אזל|לא במלאי|غير متوفر|نفد|نفذ|"
-        "売り切れ|在庫なし|在庫切れ|完売|品切れ|품절|缺货|缺貨|售罄|无货|無貨|已售完|補貨中|hết hàng|stok habis|หมด",
+        "売り切れ|在庫なし|在庫切れ|完売|品切れ|품절|缺货|缺貨|售罄|无货|無貨|已售完|補貨中|"
+        "hết hàng|stok habis|habis terjual|หมด",
     ),
     (
         "limited",

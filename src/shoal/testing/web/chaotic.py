@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import IO, Self
@@ -21,12 +19,11 @@ from msgspec.structs import replace
 import shoal
 from shoal.testing.web.connection import Connection, HostServer
 from shoal.testing.web.habits import HABITS
+from shoal.testing.web.loopback import bind
 from shoal.testing.web.profile import Hit, HostProfile, WebSpec
 from shoal.testing.web.site import Site, site_of
 
 _BACKLOG = 1_024
-_HOSTS_PER_BLOCK = 250  # 127.0.1.1 … 127.0.1.250, 127.0.2.1 …
-_PORT_TRIES = 20
 
 
 class WebView:
@@ -125,7 +122,7 @@ class ChaoticWeb(WebView):
         return next(host for host in self._hosts if host.name == name)
 
     async def __aenter__(self) -> Self:
-        sockets = _bind(len(self.spec.hosts))
+        sockets = bind(len(self.spec.hosts))
         for name, sock in zip(self.spec.hosts, sockets, strict=True):
             address, port = sock.getsockname()
             self.addresses[name] = f"{address}:{port}"
@@ -157,38 +154,6 @@ class ChaoticWeb(WebView):
             connection.transport.abort()
         for connection in connections:
             await connection.lost.wait()
-
-
-def _bind(count: int) -> list[socket.socket]:
-    """`count` bound sockets on loopback: an address each and one port, or where that cannot be, a port each."""
-    addresses = [f"127.0.{1 + n // _HOSTS_PER_BLOCK}.{1 + n % _HOSTS_PER_BLOCK}" for n in range(count)]
-    for _ in range(_PORT_TRIES):
-        try:
-            return _bind_all(addresses, same_port=True)
-        except OSError as error:
-            if error.errno == errno.EADDRNOTAVAIL:
-                break
-            if error.errno == errno.EMFILE:
-                raise OSError(
-                    error.errno, f"too many open files for {count} hosts: raise the limit with `ulimit -n`"
-                ) from None
-            if error.errno != errno.EADDRINUSE:
-                raise
-    return _bind_all(["127.0.0.1"] * count, same_port=False)
-
-
-def _bind_all(addresses: Sequence[str], *, same_port: bool) -> list[socket.socket]:
-    port = 0
-    with ExitStack() as on_failure:
-        sockets = []
-        for address in addresses:
-            sock = on_failure.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            sock.bind((address, port))
-            sockets.append(sock)
-            if same_port:
-                port = sock.getsockname()[1]
-        on_failure.pop_all()
-    return sockets
 
 
 _END_TIMEOUT = 10.0

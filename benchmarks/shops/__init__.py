@@ -1,0 +1,1 @@
+"""Fifty differently built shops from one file: price, currency and availability against the truth."""
