@@ -32,7 +32,7 @@ def page(body: str, *tags: str, content_type: str = "text/html") -> Page:
         (["none"], "noindex nofollow"),
         (["all"], ""),
         (["index, follow"], ""),
-        (["noarchive", "unavailable_after: 25 Jun 2010 15:00:00 PST", "noindex"], "noindex"),
+        (["noarchive", "unavailable_after: 25 Jun 2010 15:00:00 PST", "noindex"], "noindex noarchive"),
         (["unavailable_after: Sat, 25 Jun 2010 15:00:00 PST, nofollow"], "nofollow"),
         (["max-snippet: 20, noindex"], "noindex"),
         (["shoal: nofollow"], "nofollow"),

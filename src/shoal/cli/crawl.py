@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from shoal.cli import endings, is_closed, options
+from shoal.cli import endings, is_closed, nocode, options
 from shoal.engine.guardian import guarded
 from shoal.errors import SinkError, UsageError
 from shoal.text import command
@@ -48,6 +48,8 @@ def crawl(
     allow_network: options.AllowNetwork = None,
     summary: options.Summary = None,
     fail_above: endings.FailAbove = None,
+    row: nocode.Row = None,
+    extract: nocode.Extract = None,
     pairs: options.Pairs = None,
     arguments: options.Arguments = None,
     help_args: options.HelpArgs = False,
@@ -83,6 +85,7 @@ def crawl(
         robots=False if no_robots else None,
         allow_network=allow_network or None,
         **options.cache_flags(cache, archive, offline=offline, age=cache_age, refresh=refresh),
+        **nocode.flags(source, row, extract),
     )
     mine = guarded()
     fresh = fresh and not (
@@ -139,7 +142,7 @@ def _plan(
     name = job or source.name or job_name(spider)
     settings = load(config, spider.settings, os.environ, given)
     return JobPlan(
-        spider=spider,
+        spider=spider.fitted(settings),
         settings=settings,
         job=name,
         store=store,

@@ -350,6 +350,19 @@ class Page:
         """The objects of JSON-LD on the page, those in lists and graphs one by one. What is not JSON is passed over."""
         return [] if self.is_xml else objects_in(self.tree)
 
+    async def main_text(self) -> str:
+        """`await page.main_text()`: the main text, without menus, footers and comments (extra `text`); "" if there is
+        none. Found in another process, within 10 s of CPU; raises SpiderError if that is not enough."""
+        from shoal.spider.text_process import extract_text
+
+        return await extract_text(self.html, self.url, "text")
+
+    async def markdown(self) -> str:
+        """`await page.markdown()`: the main text as Markdown, with headings, lists, tables and links."""
+        from shoal.spider.text_process import extract_text
+
+        return await extract_text(self.html, self.url, "markdown")
+
     def save(self, path: str | Path) -> Path:
         """Writes the body to a file, whole or not at all, and returns its path. Missing folders are made."""
         path = Path(path)
