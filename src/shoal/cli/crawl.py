@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from shoal.cli import endings, is_closed, nocode, options
+from shoal.cli import endings, is_closed, link_checks, nocode, options
 from shoal.engine.guardian import guarded
 from shoal.errors import SinkError, UsageError
 from shoal.text import command
@@ -50,6 +50,9 @@ def crawl(
     fail_above: endings.FailAbove = None,
     row: nocode.Row = None,
     extract: nocode.Extract = None,
+    check_links: nocode.CheckLinks = False,
+    check_assets: nocode.CheckAssets = False,
+    check_anchors: nocode.CheckAnchors = False,
     pairs: options.Pairs = None,
     arguments: options.Arguments = None,
     help_args: options.HelpArgs = False,
@@ -74,6 +77,8 @@ def crawl(
     options.set_up_logging(log_level, log_format, runs_spiders=True)
     share = endings.read_share(fail_above)
     source = read_targets(targets or [], input_file, arguments)
+    checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
+    source, report = link_checks.checking(source, checks, job, output)
     given = options.flags(
         pairs,
         max_pages=max_pages,
@@ -96,7 +101,8 @@ def crawl(
             "what the process that died had read from standard input and not yet queued is lost: "
             f"to be sure, run it again with the same input and --job {job or source.name}"
         )
-    plan = _plan(source, given, config, job, store, output or [], fresh)
+    rows = (output or []) if report is None else [report.rows]
+    plan = _plan(source, given, config, job, store, rows, fresh)
     check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
     if debug:
@@ -106,6 +112,9 @@ def crawl(
     shown = beside(store, dashboard, dashboard_port)
     view = run_plan(plan, quiet, beside=shown)
     finish(plan, view, summary, quiet)
+    if report is not None:
+        link_checks.tell(plan, view, report, quiet)
+        return
     endings.check_ending(view.job, share, view.report.refused, dead_command(plan))
 
 

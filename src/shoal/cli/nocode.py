@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, get_args
 
-from shoal.cli.options import option
+from shoal.cli.options import option, switch
 from shoal.errors import UsageError
 from shoal.settings import ExtractKind, RowField
 from shoal.spider.loading import SpiderSource
@@ -29,6 +29,15 @@ Extract = Annotated[
         text="Rows of this kind instead: product, article, event, recipe, job, breadcrumb, text, markdown.",
         panel=ROWS,
     ),
+]
+CheckLinks = Annotated[
+    bool, switch("--check-links", text="Report broken links; exit code 1 if there are any.", panel=ROWS)
+]
+CheckAssets = Annotated[
+    bool, switch("--check-assets", text="… and images, scripts, style sheets that are missing.", panel=ROWS)
+]
+CheckAnchors = Annotated[
+    bool, switch("--check-anchors", text="… and links to a #part that its page does not have.", panel=ROWS)
 ]
 
 

@@ -249,6 +249,7 @@ class SpiderSource(Struct, frozen=True):
     urls: tuple[str, ...] = ()
     input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
     feeds: str = ""  # the name of its URLs among the sources of a job; "": they are the spider's own start
+    checks: tuple[str, ...] = ()  # what `--check-links` checks; none: it is no link check
     arguments: tuple[str, ...] = ()  # NAME=VALUE, as they were typed: secrets among them
 
     def __repr__(self) -> str:
@@ -257,6 +258,11 @@ class SpiderSource(Struct, frozen=True):
     def load(self) -> Spider:
         if self.spec is not None:
             return load_spider(self.spec, self.arguments)
+        start = [*self.urls, *([Path(self.input)] if self.input else [])]
+        if self.checks:
+            from shoal.spider.link_check import link_spider
+
+            return link_spider(self.name, start, self.checks)
         from shoal.spider.default import summary_spider
 
-        return summary_spider(self.name, [*self.urls, *([Path(self.input)] if self.input else [])])
+        return summary_spider(self.name, start)
