@@ -138,5 +138,4 @@ class _Extractor:
 
 def records_of(page: Page, kind: str) -> list[Record]:
     """The normalised records of one kind (`page.data`)."""
-    data: Callable[[str], list[Record]] = getattr(page, "data")  # noqa: B009
-    return data(kind)
+    return page.data(kind)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,6 @@ from shoal.events import event
 from shoal.html import charset, decoding
 from shoal.html.css import Selection
 from shoal.html.forms import FieldValue, FormError, submit
-from shoal.html.jsonld import objects_in
 from shoal.html.markup_repair import as_html
 from shoal.html.media import Kind, kind_of, media_type
 from shoal.html.page_links import (
@@ -37,6 +36,7 @@ from shoal.html.page_links import (
     targets_in,
 )
 from shoal.html.parsing import parse
+from shoal.html.structured.jsonld import objects_in
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Pairs, Request, Response, Task
@@ -45,6 +45,9 @@ from shoal.spider.inner import FetchFailed, File, Inner, Unawaited
 from shoal.spider.page_log import PageLog
 from shoal.spider.rendering import Rendered, Tab
 from shoal.spider.spider import Handler, handler_name
+
+if TYPE_CHECKING:
+    from shoal.spider.page_data import PageData
 
 Node: TypeAlias = LexborNode | XmlNode
 HandlerLike: TypeAlias = Callable[..., Any] | Handler | str | None
@@ -93,6 +96,7 @@ class Page:
         "_base",
         "_codec",
         "_counts",
+        "_data",
         "_html",
         "_inner",
         "_selection",
@@ -130,6 +134,7 @@ class Page:
         """What was drawn from the body."""
         self._base: str | None = None
         self._codec: str | None = None
+        self._data: PageData | None = None
         self._html: str | None = None
         self._tree: LexborHTMLParser | None = None
         self._selection: Selection | None = None
@@ -362,6 +367,24 @@ class Page:
         from shoal.spider.text_process import extract_text
 
         return await extract_text(self.html, self.url, "markdown")
+
+    def data(self, kind: str | None = None) -> list[dict[str, Any]]:
+        """What the page describes for machines, as records of one shape, whether it does so with JSON-LD, microdata,
+        RDFa or OpenGraph: products, articles, events, recipes, job postings, breadcrumbs. All of them, or those of one
+        kind, such as "product". Every field of a kind is there; None or an empty list if the page does not say."""
+        return self._described().records(kind)
+
+    def structured(self) -> dict[str, Any]:
+        """The same as it stands in the page, by syntax: "jsonld", "microdata" and "rdfa" are lists of objects,
+        "opengraph", "twitter" and "meta" values by name."""
+        return self._described().by_syntax()
+
+    def _described(self) -> PageData:
+        if self._data is None:
+            from shoal.spider.page_data import PageData
+
+            self._data = PageData(None if self.is_xml else self.tree, self.base, self.headers)
+        return self._data
 
     def save(self, path: str | Path) -> Path:
         """Writes the body to a file, whole or not at all, and returns its path. Missing folders are made."""

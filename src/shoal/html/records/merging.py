@@ -1,0 +1,76 @@
+"""What several syntaxes say about the same thing, put together. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Record = dict[str, Any]
+
+_KEYS = ("gtin", "sku", "url", "name", "headline", "title")
+_WITH_PRICE = ("price", "currency", "list_price", "low_price", "high_price", "valid_until")
+
+
+def merged(sources: list[list[Record]]) -> list[Record]:
+    """Records of the most trusted source, their gaps filled by the others; then what only the others have."""
+    result: list[Record] = []
+    for records in sources:
+        added: list[Record] = []
+        index = _Index(result)
+        for record in records:
+            known = index.same(record) or _only_one(result, records, record)
+            if known is None:
+                added.append(record)
+            else:
+                fill(known, record)
+        result += added
+    return result
+
+
+class _Index:
+    """Finds the record that is about the same thing."""
+
+    def __init__(self, records: list[Record]) -> None:
+        self._by_key: dict[tuple[str, str, str], Record] = {}
+        for record in records:
+            for key in _KEYS:
+                if value := record.get(key):
+                    self._by_key.setdefault((record["type"], key, _folded(value)), record)
+
+    def same(self, record: Record) -> Record | None:
+        for key in _KEYS:
+            if value := record.get(key):
+                found = self._by_key.get((record["type"], key, _folded(value)))
+                if found is not None:
+                    return found
+        return None
+
+
+def _folded(value: object) -> str:
+    return " ".join(str(value).split()).casefold().rstrip("/")
+
+
+def _only_one(known: list[Record], others: list[Record], record: Record) -> Record | None:
+    """Where each has one of a kind, they are the same, if nothing speaks against it."""
+    of_kind = [one for one in known if one["type"] == record["type"]]
+    if len(of_kind) != 1 or sum(one["type"] == record["type"] for one in others) != 1:
+        return None
+    differ = any(
+        record.get(key) and of_kind[0].get(key) and _folded(record[key]) != _folded(of_kind[0][key])
+        for key in ("gtin", "sku")
+    )
+    return None if differ else of_kind[0]
+
+
+def fill(record: Record, other: Record) -> None:
+    """Fields that are missing, from a less trusted record. A price comes with its currency."""
+    used = False
+    if not record.get("price") and other.get("price"):
+        for name in _WITH_PRICE:
+            record[name] = other.get(name)
+        used = True
+    for name, value in other.items():
+        if name not in ("type", "source", *_WITH_PRICE[2:]) and value and not record.get(name):
+            record[name] = value
+            used = True
+    if used:
+        record["source"] = list(dict.fromkeys([*record["source"], *other["source"]]))

@@ -1,0 +1,149 @@
+"""Records from OpenGraph, Twitter cards and `meta`: one of a kind, for the page as a whole. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shoal.html.records.availability import availability_of
+from shoal.html.records.currencies import CODES, code_of
+from shoal.html.records.merging import fill
+from shoal.html.records.nodes import plain_text
+from shoal.html.records.prices import Price, parse_price
+from shoal.html.records.product import gtin_of
+from shoal.html.structured import Structured
+from shoal.html.structured.metadata import Values, every, first
+
+Record = dict[str, Any]
+
+_PRODUCT_TYPES = ("product", "og:product", "product.item", "product.group", "good", "item")
+
+
+def record_from_meta(found: Structured, home: str | None, kind: str, into: list[Record]) -> None:
+    """Fills the one record of a kind that there is, or adds one if the page says that it is of that kind."""
+    of_kind = [record for record in into if record["type"] == kind]
+    if len(of_kind) > 1:
+        return
+    meta = found.metadata
+    for syntax, record in (
+        ("opengraph", _opengraph(found, home, kind)),
+        ("twitter", _twitter(found, home, kind)),
+        ("meta", _meta(found, kind)),
+    ):
+        if not any(record.values()):
+            continue
+        record |= {"type": kind, "source": [syntax]}
+        if of_kind:
+            fill(of_kind[0], record)
+        elif _says(meta.opengraph, meta.twitter, kind, syntax):
+            of_kind.append(record)
+            into.append(record)
+
+
+def _says(opengraph: Values, twitter: Values, kind: str, syntax: str) -> bool:
+    """Whether the page is of that kind."""
+    if syntax == "twitter":
+        return kind == "product" and first(twitter, "twitter:card") == "product"
+    if syntax != "opengraph":
+        return False
+    given = (first(opengraph, "og:type") or "").lower()
+    if kind == "product":
+        return given in _PRODUCT_TYPES or first(opengraph, *_AMOUNTS) is not None
+    return given == kind
+
+
+_AMOUNTS = (
+    "product:sale_price:amount",
+    "product:price:amount",
+    "og:price:amount",
+    "product:price",
+    "og:price",
+)
+_CURRENCIES = ("product:sale_price:currency", "product:price:currency", "og:price:currency", "og:currency")
+_USUAL = ("product:original_price:amount", "og:price:standard_amount", "product:price:amount")
+
+
+def _opengraph(found: Structured, home: str | None, kind: str) -> Record:
+    values = found.metadata.opengraph
+    if not values:
+        return {}
+    images = [
+        url
+        for text in every(values, "og:image", "og:image:url", "og:image:secure_url")
+        if (url := found.absolute(text))
+    ]
+    common: Record = {
+        "description": _text(values, "og:description"),
+        "url": found.absolute(first(values, "og:url") or ""),
+        "image": images[0] if images else None,
+        "images": images[:50],
+    }
+    if kind == "product":
+        return common | {"name": _text(values, "og:title")} | _sold(values, home)
+    return {}
+
+
+def _sold(values: Values, home: str | None) -> Record:
+    currency = _currency(values, home)
+    price = _price(first(values, *_AMOUNTS), currency, home)
+    usual = _price(first(values, *_USUAL), currency, home)
+    rated = parse_price(first(values, "og:rating", "product:rating:value") or "")
+    return {
+        "price": price and price.text,
+        "currency": (price and price.currency) or currency,
+        "list_price": usual.text if usual and price and usual.amount > price.amount else None,
+        "availability": availability_of(
+            first(values, "product:availability", "og:availability", "product:available") or ""
+        ),
+        "condition": first(values, "product:condition", "og:condition"),
+        "brand": _text(values, "product:brand", "og:brand"),
+        "category": _text(values, "product:category", "og:category"),
+        "sku": _text(values, "product:retailer_item_id", "product:sku", "og:sku", "product:retailer_part_no"),
+        "gtin": gtin_of(
+            first(values, "product:ean", "product:gtin", "product:upc", "product:isbn", "og:upc") or ""
+        ),
+        "mpn": _text(values, "product:mfr_part_no", "product:mpn"),
+        "rating": {"value": float(rated.amount), "count": None, "best": None} if rated else None,
+    }
+
+
+def _currency(values: Values, home: str | None) -> str | None:
+    text = first(values, *_CURRENCIES) or ""
+    return text.upper() if text.upper() in CODES else code_of(text, home)
+
+
+def _price(text: str | None, currency: str | None, home: str | None) -> Price | None:
+    return parse_price(text, currency, home=currency or home) if text else None
+
+
+def _twitter(found: Structured, home: str | None, kind: str) -> Record:
+    values = found.metadata.twitter
+    if not values:
+        return {}
+    image = found.absolute(first(values, "twitter:image", "twitter:image:src") or "")
+    common: Record = {
+        "description": _text(values, "twitter:description"),
+        "image": image,
+        "images": [image] if image else [],
+    }
+    if kind == "product":
+        labels = {
+            (first(values, f"twitter:label{n}") or "").lower(): first(values, f"twitter:data{n}")
+            for n in (1, 2, 3)
+        }
+        price = _price(labels.get("price"), None, home)
+        return common | {
+            "name": _text(values, "twitter:title"),
+            "price": price and price.text,
+            "currency": price and price.currency,
+            "availability": availability_of(labels.get("availability") or ""),
+        }
+    return {}
+
+
+def _meta(found: Structured, kind: str) -> Record:
+    values = found.metadata.meta
+    return {"description": _text(values, "description")} if values else {}
+
+
+def _text(values: Values, *names: str) -> str | None:
+    return plain_text(first(values, *names) or "")

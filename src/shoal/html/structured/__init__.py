@@ -1,0 +1,61 @@
+"""What pages say about themselves for machines, as it stands there: by syntax, read when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from selectolax.lexbor import LexborHTMLParser
+
+from shoal.html.page_links import join
+from shoal.html.structured.jsonld import objects_in
+from shoal.html.structured.metadata import Metadata
+from shoal.html.structured.microdata import items_in
+
+
+class Structured:
+    """The structured data of a page."""
+
+    def __init__(self, tree: LexborHTMLParser, base: str, headers: Mapping[str, str] | None = None) -> None:
+        self._tree = tree
+        self._headers = headers or {}
+        self.base = base
+
+    @cached_property
+    def jsonld(self) -> list[dict[str, Any]]:
+        return objects_in(self._tree)
+
+    @cached_property
+    def microdata(self) -> list[dict[str, Any]]:
+        return items_in(self._tree, self.base)
+
+    @cached_property
+    def rdfa(self) -> list[dict[str, Any]]:
+        return []
+
+    @cached_property
+    def metadata(self) -> Metadata:
+        return Metadata(self._tree)
+
+    @cached_property
+    def language(self) -> str:
+        """As the page names it: "en-CA"."""
+        root = self._tree.root
+        given = None if root is None else root.attributes.get("lang")
+        return given or self._headers.get("Content-Language", "")
+
+    def absolute(self, target: str) -> str | None:
+        target = target.strip()
+        return join(self.base, target) if target and len(target) <= 10_000 else None
+
+    def by_syntax(self) -> dict[str, Any]:
+        metadata = self.metadata
+        return {
+            "jsonld": self.jsonld,
+            "microdata": self.microdata,
+            "rdfa": self.rdfa,
+            "opengraph": metadata.opengraph,
+            "twitter": metadata.twitter,
+            "meta": metadata.meta,
+        }
