@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
-from shoal.engine.handling import RobotsDirectives
+from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.html.robots_meta import header_asks, markup_asks, unendorsed
 from shoal.model import Request, Response, Task

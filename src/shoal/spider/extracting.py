@@ -12,6 +12,7 @@ import msgspec
 
 from shoal.errors import SpiderError
 from shoal.html.page_facts import word_count
+from shoal.html.records import KINDS
 from shoal.model import Request
 from shoal.settings import Settings
 from shoal.spider.schemas import Schema
@@ -138,4 +139,4 @@ class _Extractor:
 
 def records_of(page: Page, kind: str) -> list[Record]:
     """The normalised records of one kind (`page.data`)."""
-    return page.data(kind)
+    return page.data(kind) if kind in KINDS else []
