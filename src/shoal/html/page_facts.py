@@ -121,6 +121,39 @@ def canonical_in(tree: LexborHTMLParser, base: str) -> str | None:
     return None
 
 
+def declared_canonical(tree: LexborHTMLParser, base: str, link_headers: Iterable[str] = ()) -> str | None:
+    """The URL that the page calls its own, by Google's rules: in the head or the header Link, since readers may write
+    into the body; none if several are named that differ."""
+    found = {
+        join(base, href)
+        for node in tree.tags("link")
+        if "canonical" in (node.attributes.get("rel") or "").lower().split()
+        and (href := node.attributes.get("href"))
+        and node.parent is not None
+        and node.parent.tag == "head"
+    }
+    return _only(found | _canonicals_in_header(link_headers, base))
+
+
+def header_canonical(link_headers: Iterable[str], base: str) -> str | None:
+    """The same for what is no HTML."""
+    return _only(_canonicals_in_header(link_headers, base))
+
+
+def _canonicals_in_header(link_headers: Iterable[str], base: str) -> set[str | None]:
+    return {
+        join(base, target)
+        for header in link_headers
+        for target, parameters in links_in_header(header)
+        if "canonical" in parameters.get("rel", "").lower().split()
+    }
+
+
+def _only(found: set[str | None]) -> str | None:
+    found = {url.partition("#")[0] for url in found if url is not None}
+    return found.pop() if len(found) == 1 else None
+
+
 def alternates(tree: LexborHTMLParser, base: str, link_headers: Iterable[str] = ()) -> list[tuple[str, str]]:
     """The page in other languages: (language, URL), by <link rel="alternate" hreflang> and the header Link."""
     found: dict[tuple[str, str], None] = {}
@@ -149,14 +182,6 @@ def links_in_header(value: str) -> Iterator[tuple[str, dict[str, str]]]:
     for found in _LINK_VALUE.finditer(value):
         given = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(found[2])}
         yield found[1].strip(), given
-
-
-def canonical_in_header(link_headers: Iterable[str], base: str) -> str | None:
-    for header in link_headers:
-        for target, parameters in links_in_header(header):
-            if "canonical" in parameters.get("rel", "").lower().split():
-                return join(base, target)
-    return None
 
 
 def word_count(text: str) -> int:
