@@ -45,6 +45,7 @@ def main_text(html: str, url: str, form: Form) -> str:
         output_format="markdown" if markdown else "txt",
         include_links=markdown,
         include_comments=False,
+        favor_recall=True,  # otherwise short lists in the middle of a text are left out
     )
     return found or ""
 

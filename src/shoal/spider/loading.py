@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
+from shoal.model import Request
 from shoal.spider.arguments import Factory, returns_spider
 from shoal.spider.spider import Spider, place_of_error, shown
 from shoal.text import error_line, hide, without_secrets
@@ -258,7 +259,7 @@ class SpiderSource(Struct, frozen=True):
     def load(self) -> Spider:
         if self.spec is not None:
             return load_spider(self.spec, self.arguments)
-        start = [*self.urls, *([Path(self.input)] if self.input else [])]
+        start: list[str | Request | Path] = [*self.urls, *([Path(self.input)] if self.input else [])]
         if self.checks:
             from shoal.spider.link_check import link_spider
 

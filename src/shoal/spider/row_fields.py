@@ -16,6 +16,7 @@ from shoal.settings import ROW_FIELDS, Settings
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode
 
+    from shoal.model import Task
     from shoal.spider.page import Page
 
 _FRAMES = (("iframe", "src"), ("frame", "src"))
@@ -132,6 +133,11 @@ def _robots(facts: _Facts) -> list[str]:
     return directives(header_values(page.headers, "X-Robots-Tag"), page.tree if page.is_html else None)
 
 
+def _redirects(facts: _Facts) -> list[str]:
+    task: Task = facts.page.task
+    return list(task.hops)
+
+
 _ALIASES = {"links": "outlinks"}  # `links` is their number, in every row
 _WITHOUT_MARKUP = frozenset({"robots", "redirects"})
 _FIELDS: Mapping[str, Callable[[_Facts], Any]] = {
@@ -146,5 +152,5 @@ _FIELDS: Mapping[str, Callable[[_Facts], Any]] = {
     "hreflang": _hreflang,
     "meta": lambda facts: meta_tags(facts.page.tree),
     "robots": _robots,
-    "redirects": lambda facts: list(facts.page.task.hops),
+    "redirects": _redirects,
 }
