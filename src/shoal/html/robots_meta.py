@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from selectolax.lexbor import LexborHTMLParser
 
 from shoal.html.page_links import absolute
+from shoal.text import writable
 
 NOINDEX, NOFOLLOW, NOARCHIVE = "noindex", "nofollow", "noarchive"
 _MEANINGS = {
@@ -77,7 +78,7 @@ def directives(headers: Iterable[str], tree: LexborHTMLParser | None) -> list[st
 
 
 def _note(found: dict[str, None], agent: str, directive: str) -> None:
-    said = " ".join(directive[:400].split())[:100]
+    said = writable(" ".join(directive[:400].split())[:100])  # a header may hold any bytes
     if said and len(found) < _SHOWN:
         found[f"{agent[:100]}{said}"] = None
 
