@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from shoal.cli import endings, is_closed, options, start_options
+from shoal.cli import endings, is_closed, link_checks, nocode, options, start_options
 from shoal.engine.guardian import guarded
 from shoal.errors import SinkError, UsageError
 from shoal.text import command
@@ -52,6 +52,11 @@ def crawl(
     allow_network: options.AllowNetwork = None,
     summary: options.Summary = None,
     fail_above: endings.FailAbove = None,
+    row: nocode.Row = None,
+    extract: nocode.Extract = None,
+    check_links: nocode.CheckLinks = False,
+    check_assets: nocode.CheckAssets = False,
+    check_anchors: nocode.CheckAnchors = False,
     pairs: options.Pairs = None,
     arguments: options.Arguments = None,
     help_args: options.HelpArgs = False,
@@ -80,6 +85,8 @@ def crawl(
         targets or [], input_file, arguments, sitemaps=maps, feeds=feeds, column=column or ""
     )
     source = start_options.with_since(source, since)
+    checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
+    source, report = link_checks.checking(source, checks, job, output)
     given = options.flags(
         pairs,
         max_pages=max_pages,
@@ -91,6 +98,7 @@ def crawl(
         robots=False if no_robots else None,
         allow_network=allow_network or None,
         **options.cache_flags(cache, archive, offline=offline, age=cache_age, refresh=refresh),
+        **nocode.flags(source, row, extract),
     )
     mine = guarded()
     fresh = fresh and not (
@@ -101,7 +109,8 @@ def crawl(
             "what the process that died had read from standard input and not yet queued is lost: "
             f"to be sure, run it again with the same input and --job {job or source.name}"
         )
-    plan = _plan(source, given, config, job, store, output or [], fresh)
+    rows = (output or []) if report is None else [report.rows]
+    plan = _plan(source, given, config, job, store, rows, fresh)
     check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
     if debug:
@@ -111,6 +120,9 @@ def crawl(
     shown = beside(store, dashboard, dashboard_port)
     view = run_plan(plan, quiet, beside=shown)
     finish(plan, view, summary, quiet)
+    if report is not None:
+        link_checks.tell(plan, view, report, quiet)
+        return
     endings.check_ending(view.job, share, view.report.refused, dead_command(plan))
 
 
@@ -147,7 +159,7 @@ def _plan(
     name = job or source.name or job_name(spider)
     settings = load(config, spider.settings, os.environ, given)
     return JobPlan(
-        spider=spider,
+        spider=spider.fitted(settings),
         settings=settings,
         job=name,
         store=store,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -111,6 +112,12 @@ def as_dict(report: PageReport) -> dict[str, Any]:
     }
 
 
+def _obeying(asks: Sequence[str]) -> str:
+    """The settings that obey what a page asks for."""
+    names = {"noarchive": "robots_noarchive"}
+    return ", ".join(dict.fromkeys(names.get(word, "robots_meta") for word in sorted(asks, reverse=True)))
+
+
 def _print(report: PageReport) -> None:
     from rich.console import Group
     from rich.table import Table
@@ -134,7 +141,7 @@ def _print(report: PageReport) -> None:
     facts.add_row("host", safe(report.task.host))
     facts.add_row("robots", safe(report.robots, "red" if report.robots.startswith("forbidden") else ""))
     if report.asks:
-        facts.add_row("asks for", safe(f"{', '.join(report.asks)} (robots_meta obeys it)"))
+        facts.add_row("asks for", safe(f"{', '.join(report.asks)} (obeyed with {_obeying(report.asks)})"))
     if isinstance(outcome, Response):
         _add_answer(facts, report, outcome)
     console = stdout()

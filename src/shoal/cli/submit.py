@@ -147,7 +147,7 @@ def _plan(
     name = job or source.name or job_name(spider)
     settings = load(config, spider.settings, os.environ, given)
     return JobPlan(
-        spider=spider,
+        spider=spider.fitted(settings),
         settings=settings,
         job=name,
         store=store,

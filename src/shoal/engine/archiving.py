@@ -18,6 +18,7 @@ from shoal.admit.referrer import restored
 from shoal.archive import records
 from shoal.archive.members import Compression
 from shoal.archive.records import Exchange, Metadata, Records, Target
+from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.fetching import Fetched
 from shoal.engine.judging import Judgement
 from shoal.errors import SinkError
@@ -39,6 +40,7 @@ class Archiver:
     def __init__(self, settings: Settings, folder: Path, job: str, first: str) -> None:
         """`first`: the name of the handler for tasks that name none."""
         self._settings = settings
+        self._manners = RobotsDirectives(settings)
         self._folder = folder
         self._job = job
         self._first = first
@@ -78,10 +80,16 @@ class Archiver:
         own = await self._encode(task, response, metadata, id)
         return replace(settlement, archived=(own, *settlement.archived, *self._take_loose()))
 
+    def leaves_out(self, task: Task, response: Response) -> bool:
+        """Whether the page asks not to be archived, and that is obeyed."""
+        return self._manners.refuses_archive(task, response)
+
     async def inner(self, task: Task, fetched: Fetched, judgement: Judgement) -> Sequence[Row]:
         """The records of a request inside a handler."""
         response = fetched.outcome
         if not isinstance(response, Response) or isinstance(judgement.verdict, Retry):
+            return ()
+        if self.leaves_out(task, response):
             return ()
         metadata = replace(self._metadata(task, response, fetched.started), inner=True)
         return [await self._encode(task, response, metadata, records.new_id())]

@@ -12,17 +12,16 @@ from msgspec.structs import replace
 from shoal.admit.referrer import NEVER, Referrer, policy_in
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.clock import Clock
+from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.page_fetches import Downloader, PageFetcher, PageFetches
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.rejecting import ItemWriter
 from shoal.engine.tally import Tally
 from shoal.errors import HandlerMissing, SinkError, SpiderError, StoreError
 from shoal.events import ExcInfo, event
-from shoal.fetch.robots_fetch import agent_of
 from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
-from shoal.html.page_links import join, meta_referrer
-from shoal.html.robots_meta import NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
+from shoal.html.page_links import meta_referrer
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
 from shoal.model.built_in import is_built_in
@@ -355,44 +354,3 @@ def referrer_policy(page: Page) -> str:
     """What a page says about the Referer of its requests; "" if it says nothing."""
     by_header = policy_in(page.headers.get("Referrer-Policy", ""))
     return (policy_in(meta_referrer(page.tree)) if page.is_html else "") or by_header
-
-
-class RobotsDirectives:
-    """Leaves out what a page asks robots not to take, if the settings say so.
-
-    noindex    the page's items are not written
-    nofollow   the page's links are not followed
-    rel        links with rel="nofollow" are not followed
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._agent = agent_of(settings.user_agent)
-
-    def asked(self, page: Page) -> set[str]:
-        """Which of "noindex" and "nofollow" the page asks for."""
-        getall = getattr(page.headers, "getall", None)
-        values = getall("X-Robots-Tag", ()) if getall else [page.headers.get("X-Robots-Tag", "")]
-        asked = header_asks(values, self._agent)
-        return asked | markup_asks(page.tree, self._agent) if page.is_html else asked
-
-    def followed(self, page: Page, requests: list[Request]) -> list[Request]:
-        """The requests without those that the page asks robots not to follow."""
-        if self._settings.robots_meta and NOFOLLOW in self.asked(page):
-            return []
-        if not (self._settings.rel_nofollow and requests and page.is_html):
-            return requests
-        skipped = unendorsed(page.tree, page.base)
-        return [request for request in requests if join(request.base or page.url, request.url) not in skipped]
-
-    def apply(self, page: Page, yielded: Yielded, tally: Tally) -> Yielded:
-        """What may be taken of what a handler yielded. The rest is counted."""
-        if not (self._settings.robots_meta or self._settings.rel_nofollow):
-            return yielded
-        items, requests = yielded.items, self.followed(page, yielded.requests)
-        if self._settings.robots_meta and items and NOINDEX in self.asked(page):
-            tally.cut("noindex items", len(items))
-            items = []
-        if len(requests) < len(yielded.requests):
-            tally.refused(NOFOLLOW, len(yielded.requests) - len(requests))
-        return Yielded(items, requests)

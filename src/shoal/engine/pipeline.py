@@ -49,7 +49,7 @@ from shoal.model import (
     Snapshot,
     Task,
 )
-from shoal.model.counts import CACHED
+from shoal.model.counts import CACHED, NOT_ARCHIVED
 from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered
@@ -161,6 +161,9 @@ class Pipeline:
         outcome, at = fetched.outcome, self._clock.now() - fetched.outcome.elapsed
         if self._archiver is None or not isinstance(outcome, Response):
             return await self._conclude(lease, host, fetched, judgement, visit, at)
+        if self._archiver.leaves_out(lease.task, outcome):
+            settlement = await self._conclude(lease, host, fetched, judgement, visit, at)
+            return replace(settlement, counts=(*settlement.counts, (NOT_ARCHIVED, 1)))
         record = new_id()
         settlement = await self._conclude(lease, host, fetched, judgement, visit, at, record)
         is_page = judgement.verdict is None and judgement.kind != "redirect"

@@ -16,7 +16,7 @@ from yarl import URL
 
 from shoal.admit import Admission, origin, sent_url
 from shoal.clock import SystemClock
-from shoal.engine.handling import RobotsDirectives
+from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.page_hooks import PageHooks
 from shoal.engine.process_hooks import ProcessHooks
 from shoal.errors import UrlError

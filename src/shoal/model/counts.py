@@ -14,6 +14,7 @@ from shoal.text import one_line, writable
 OTHER = "(other)"  # all names beyond COUNTER_NAMES
 REJECTED = "rejected"  # items that did not validate
 CACHED = "from the cache"  # pages that were in the archive, and were not fetched
+NOT_ARCHIVED = "not archived (noarchive)"  # pages that ask for it
 DROPPED = "dropped: "  # + reason: items that a hook dropped
 PAGES_DROPPED = "pages dropped: "  # + reason: pages whose handler raised Drop
 COST = "cost: "  # + pool: what requests through it have cost, in millionths
@@ -48,7 +49,7 @@ def check_count(name: object, number: object) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    return name in (OTHER, REJECTED, CACHED) or name.startswith(_PREFIXES)
+    return name in (OTHER, REJECTED, CACHED, NOT_ARCHIVED) or name.startswith(_PREFIXES)
 
 
 def with_reason(prefix: str, reason: str) -> str:

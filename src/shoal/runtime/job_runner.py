@@ -104,6 +104,7 @@ class JobRunner:
     ) -> None:
         # First of all, as each may be refused, and nothing is open yet.
         self._cache = _cache_of(settings)
+        spider = spider.fitted(settings)
         notes = SessionNotes(frontier, settings.session_key)
         accounts = spider.logs_in.find_accounts() if spider.logs_in is not None else {}
         guard, rng = Guard(settings.allow_network), rng or random.Random()

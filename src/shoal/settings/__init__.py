@@ -51,6 +51,23 @@ RefererPolicy = Literal[
 ]
 ResourceType = Literal["image", "media", "font", "stylesheet", "script", "xhr", "fetch", "websocket", "other"]
 MetaField = Literal["url", "fetched_at", "job", "handler", "record", "cached", "item"]
+RowField = Literal[
+    "h1",
+    "headings",
+    "text",
+    "word_count",
+    "content_hash",
+    "outlinks",
+    "images",
+    "hreflang",
+    "meta",
+    "robots",
+    "redirects",
+    "links",  # another name for outlinks
+    "all",
+]
+ROW_FIELDS: tuple[str, ...] = tuple(name for name in get_args(RowField) if name not in ("links", "all"))
+ExtractKind = Literal["product", "article", "event", "recipe", "job", "breadcrumb", "text", "markdown"]
 ChallengeKind = Literal["captcha", "bot_wall", "rate_wall", "login_wall", "empty_shell"]
 
 # Never stored and never shown. (A worker's pool is no secret, but it is local, too.)
@@ -173,6 +190,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     robots: bool = True  # obey robots.txt (RFC 9309) and Crawl-delay
     robots_meta: bool = False  # obey noindex and nofollow: <meta name="robots">, X-Robots-Tag
     rel_nofollow: bool = False  # do not follow links with rel="nofollow"
+    robots_noarchive: bool = False  # pages that ask for noarchive are not archived
+    canonical: Literal["ignore", "follow", "merge"] = "ignore"  # what <link rel="canonical"> leads to
+    hreflang: bool = False  # follow <link rel="alternate" hreflang>: the page in other languages
     max_crawl_delay: Seconds = 60.0  # a longer Crawl-delay is cut to this
     headers: dict[str, str] = {}  # sent with every request
     cookies: bool = True
@@ -201,6 +221,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     handle_status: list[int] = []  # error statuses that go to the handler all the same
 
     # -- rows
+    row_fields: list[RowField] = []  # what rows of a crawl without code have besides; "all": everything
+    extract: list[ExtractKind] = []  # what a crawl without code writes instead of a row a page
+    max_text: PositiveInt = 200_000  # characters of a page's text in a row
     row_meta: bool | list[MetaField] = False  # where each row is from, as fields _url, _fetched_at …
 
     # -- the archive of what was fetched

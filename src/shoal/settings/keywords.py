@@ -11,11 +11,13 @@ from typing import Any, Literal, TypedDict
 from shoal.settings import (
     BackpressureRule,
     ChallengeKind,
+    ExtractKind,
     HostSettings,
     MetaField,
     PoolStrategy,
     RefererPolicy,
     ResourceType,
+    RowField,
 )
 
 
@@ -52,6 +54,9 @@ class CrawlSettings(TypedDict, total=False):
     robots: bool
     robots_meta: bool
     rel_nofollow: bool
+    robots_noarchive: bool
+    canonical: Literal["ignore", "follow", "merge"]
+    hreflang: bool
     max_crawl_delay: float
     headers: dict[str, str]
     cookies: bool
@@ -73,6 +78,9 @@ class CrawlSettings(TypedDict, total=False):
     file_timeout: float
     max_redirects: int
     handle_status: list[int]
+    row_fields: list[RowField]
+    extract: list[ExtractKind]
+    max_text: int
     row_meta: bool | list[MetaField]
     archive: str
     archive_compression: Literal["gzip", "zstd"]

@@ -1,30 +1,71 @@
-"""The handler of a crawl without code: one row a page with its usual facts, and all links."""
+"""The handler of a crawl without code: one row a page with its usual facts, and all links. On request, more facts
+(`row_fields`), or what a page says about products, articles and so on (`extract`)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from shoal.html.page_links import join
+from shoal.html.page_facts import canonical_in
 from shoal.html.visible_text import squeeze, visible_length
 from shoal.model import Request
+from shoal.settings import Settings
 from shoal.settings.keywords import SpiderSettings
-from shoal.spider.spider import Spider, Start
+from shoal.spider.row_fields import RowFields
+from shoal.spider.spider import Handler, Spider, Start
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
     from shoal.spider.page import Page
 
-Row = dict[str, str | int | None]
+Row = dict[str, Any]
+NAME = "summary"  # of the handler, and of its rows
+
+
+class SummarySpider(Spider):
+    """A spider without code. What its rows have, the settings of its job say."""
+
+    def fitted(self, settings: Settings) -> Spider:
+        if not settings.row_fields and not settings.extract:
+            return self
+        spider = SummarySpider(self.name, self.start)
+        spider.settings, spider.plugins, spider.start_is_typed = (
+            self.settings,
+            self.plugins,
+            self.start_is_typed,
+        )
+        spider.handlers[NAME] = _handler(settings)
+        return spider
 
 
 def summary_spider(name: str, start: Start, **settings: Unpack[SpiderSettings]) -> Spider:
     """A spider that follows every link and writes a summary of every page."""
-    spider = Spider(name, start, **settings)
+    spider = SummarySpider(name, start, **settings)
     spider.add_handler(summary)
     return spider
+
+
+def _handler(settings: Settings) -> Handler:
+    if settings.extract:
+        from shoal.spider.extracting import extracting_handler
+
+        return extracting_handler(NAME, settings)
+    return Handler(NAME, with_fields(settings))
+
+
+def with_fields(settings: Settings) -> Callable[[Page], list[Row | Request]]:
+    """A handler whose rows have the fields of the setting `row_fields` besides."""
+    more = RowFields(settings)
+
+    def summary_with_fields(page: Page) -> list[Row | Request]:
+        row, *requests = summary(page)
+        assert isinstance(row, dict)
+        return [row | more.of(page), *requests]
+
+    return summary_with_fields
 
 
 def summary(page: Page) -> list[Row | Request]:
@@ -47,9 +88,9 @@ def summary(page: Page) -> list[Row | Request]:
     # Elements are found by tag: the first use of a selector costs as much as parsing the page.
     requests = page.follow_all()
     tree = page.tree
-    row["title"] = _title(tree)
+    row["title"] = title_of(tree)
     row["description"] = _description(tree)
-    row["canonical"] = _canonical(tree, page.base)
+    row["canonical"] = canonical_in(tree, page.base)
     row["language"] = tree.root.attributes.get("lang") or None if tree.root else None
     row["text_length"] = visible_length(tree)
     row["links"] = len(requests)
@@ -61,7 +102,7 @@ def _iso(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _title(tree: LexborHTMLParser) -> str | None:
+def title_of(tree: LexborHTMLParser) -> str | None:
     titles = tree.tags("title")
     return squeeze(titles[0].text()) or None if titles else None
 
@@ -71,12 +112,4 @@ def _description(tree: LexborHTMLParser) -> str | None:
         attributes = node.attributes
         if (attributes.get("name") or "").lower() == "description":
             return squeeze(attributes.get("content") or "") or None
-    return None
-
-
-def _canonical(tree: LexborHTMLParser, base: str) -> str | None:
-    for node in tree.tags("link"):
-        attributes = node.attributes
-        if "canonical" in (attributes.get("rel") or "").lower().split():
-            return join(base, attributes.get("href") or "") if attributes.get("href") else None
     return None

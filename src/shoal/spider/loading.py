@@ -285,6 +285,7 @@ class SpiderSource(Struct, frozen=True):
     urls: tuple[str, ...] = ()
     input: str | None = None  # a file of URLs, one a line, read after `urls`; "-": standard input
     feeds: str = ""  # the name of its URLs among the sources of a job; "": they are the spider's own start
+    checks: tuple[str, ...] = ()  # what `--check-links` checks; none: it is no link check
     arguments: tuple[str, ...] = ()  # NAME=VALUE, as they were typed: secrets among them
     sitemaps: tuple[str, ...] = ()
     feed_urls: tuple[str, ...] = ()
@@ -300,6 +301,10 @@ class SpiderSource(Struct, frozen=True):
             if self.since:
                 start_since(spider, self.since)
             return spider
+        if self.checks:
+            from shoal.spider.link_check import link_spider
+
+            return link_spider(self.name, self.start(), self.checks)
         from shoal.spider.default import summary_spider
 
         return summary_spider(self.name, self.start(), **self.settings)

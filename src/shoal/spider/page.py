@@ -356,6 +356,19 @@ class Page:
         """The objects of JSON-LD on the page, those in lists and graphs one by one. What is not JSON is passed over."""
         return [] if self.is_xml else objects_in(self.tree)
 
+    async def main_text(self) -> str:
+        """`await page.main_text()`: the main text, without menus, footers and comments (extra `text`); "" if there is
+        none. Found in another process, within 10 s of CPU; raises SpiderError if that is not enough."""
+        from shoal.spider.text_process import extract_text
+
+        return await extract_text(self.html, self.url, "text")
+
+    async def markdown(self) -> str:
+        """`await page.markdown()`: the main text as Markdown, with headings, lists, tables and links."""
+        from shoal.spider.text_process import extract_text
+
+        return await extract_text(self.html, self.url, "markdown")
+
     def data(self, kind: str | None = None) -> list[dict[str, Any]]:
         """What the page describes for machines, as records of one shape, whether it does so with JSON-LD, microdata,
         RDFa or OpenGraph: products, articles, events, recipes, job postings, breadcrumbs. All of them, or those of one

@@ -146,6 +146,10 @@ class Spider(HookDecorators):
     def __repr__(self) -> str:
         return f"<Spider {self.name!r}: {', '.join(self.handlers) or 'no handlers'}>"
 
+    def fitted(self, settings: Settings) -> Spider:
+        """The spider for a job with these settings; for a spider of a person's own, the same."""
+        return self
+
     # -- handlers
 
     @overload

@@ -24,21 +24,26 @@ from shoal.admit import Admission, KnownLinks
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
 from shoal.admit.traps import trap
+from shoal.engine.etiquette import RobotsDirectives
+from shoal.engine.tally import Tally
 from shoal.fetch.challenge import detect
 from shoal.fetch.http_repair import AnswerRepair
 from shoal.html import charset, decoding
 from shoal.html.attribute_bombs import crowded_tag
 from shoal.html.markup_repair import as_html, mend
 from shoal.html.media import is_html
+from shoal.html.page_facts import links_in_header, word_count
 from shoal.html.page_links import absolute, in_encoding, largest_number, query_value, with_query_value
 from shoal.html.parsing import allowance
-from shoal.html.robots_meta import header_asks
+from shoal.html.robots_meta import directives, header_asks
 from shoal.model import Request, Response, Task
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import kind_of
 from shoal.policy.retry import retry_after
 from shoal.settings import Settings
-from shoal.spider.default import summary
+from shoal.spider.default import summary, summary_spider
+from shoal.spider.handlers import Yielded
+from shoal.spider.link_check import link_spider
 from shoal.spider.page import Page
 from shoal.testing import growth_families as families
 from shoal.testing.growth_families import Family
@@ -49,6 +54,9 @@ _RUNS = 3
 _WORST = 10  # are shown
 URL = "https://a.example/b/"
 _UNLIMITED = Settings(max_url_length=100_000_000)
+_EVERYTHING = summary_spider("x", ()).fitted(Settings(row_fields=["all"])).handler_named("").function
+_CHECKED = link_spider("x", (), ("links", "assets", "anchors")).handler_named("").function
+_OBEDIENT = Settings(robots_meta=True, rel_nofollow=True, canonical="merge", hreflang=True)
 _MULTIBYTE = ("big5hkscs", "euc_jp", "gb18030", "iso2022_jp", "cp932", "cp949", "utf-16-le", "cp1252")
 
 _SELECTORS = 0.1  # seconds that those of `look_everywhere` have, together
@@ -81,6 +89,14 @@ def look_everywhere(body: bytes) -> None:
     seen.jsonld()
     summary(seen)
     _ = seen.tree.html
+
+
+def look_without_code(body: bytes) -> None:
+    """As a crawl without code does that is asked for everything, or checks links."""
+    _EVERYTHING(page(body))
+    _CHECKED(page(body))
+    meant = RobotsDirectives(_OBEDIENT)
+    meant.apply(page(body), Yielded([{}], []), Tally())
 
 
 def by_xpath(body: bytes) -> None:
@@ -163,6 +179,7 @@ def _text(body: bytes) -> str:
 
 PAGES = (
     Reader("page", look_everywhere, parses=True),
+    Reader("without code", look_without_code, parses=True),
     Reader("xpath", by_xpath, parses=True),
     Reader("xml", look_into_xml, parses=True),
     Reader("form", submit, parses=True),
@@ -197,6 +214,9 @@ TEXTS = (
     ),
     Reader("answer", _mend),
     Reader("robots tag", lambda text: header_asks([_text(text)], "shoal")),
+    Reader("robots directives", lambda text: directives([_text(text)], None)),
+    Reader("link header", lambda text: list(links_in_header(_text(text)))),
+    Reader("words", lambda text: word_count(_text(text))),
     Reader("userinfo", lambda text: without_secrets(_text(text))),
     Reader("escalation", lambda text: pattern_of(URL + _text(text))),
     Reader("decode", decode),

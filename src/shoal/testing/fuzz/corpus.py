@@ -73,6 +73,11 @@ ORDINARY: Mapping[str, Sequence[bytes]] = {
         b"application/octet-stream\n\x89PNG",
     ),
     "html": (_PAGE, b"<p>no head", b""),
+    "without-code": (
+        b'</de>; rel="alternate"; hreflang=de, <x>; rel=canonical\n' + _PAGE,
+        b"googlebot: noindex, max-snippet: 2\n<h1>x</h1><img src=a alt><a href='#b' id=c>d</a>",
+        b"\xff\n<link rel=canonical href=/x><h2><a name=y>",
+    ),
     "xml": (_PAGE, _FEED, b"<?xml version='1.0' encoding='koi8-r'?><a b='\xc1'>\xc1</a>", b""),
     "answers": (
         b"200\nContent-Type: text/html\n\n" + _PAGE,
@@ -153,6 +158,13 @@ ATTACKS: Mapping[str, Mapping[str, bytes]] = {
         "empty comments": b"\n" + _COMMENTS,
         "declarations": b"\n" + b"<?xml>" * 160 + b"x",
         "blanks": b"\n" + b" " * 1_000 + b"x",
+    },
+    "without-code": {
+        "links in links": b"\n" + b"<a href=x>t<object>" * (20 * KB),
+        "headings in headings": b"\n" + b"<h1>t<div>" * (20 * KB),
+        "anchors": b"\n" + b"".join(b"<p id=%d>" % n for n in range(40_000)),
+        "a header without end": b"<a>; rel=" * (20 * KB) + b"\n<p>",
+        "half characters": b"\n<h1 id='&#xD800;'>&#xD800;</h1><img src='&#xDC00;'><a href='&#xDC00;'>x",
     },
     "html": {
         "empty comments": _COMMENTS,

@@ -28,6 +28,7 @@ _ALL = (
     _pure("media", pages.media, words.HTML),
     # A page may be cut after some 100 ms; below, its time may grow as it likes.
     replace(_pure("html", pages.html, words.HTML, 2048), floor=0.1),
+    replace(_pure("without-code", pages.without_code, words.HTML, 2048), floor=0.1),
     replace(_pure("xml", pages.xml, words.XML, 2048), floor=0.1),
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),

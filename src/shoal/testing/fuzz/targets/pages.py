@@ -7,12 +7,16 @@ import codecs
 from multidict import CIMultiDict
 
 from shoal.admit import Admission
+from shoal.engine.etiquette import RobotsDirectives
+from shoal.engine.tally import Tally
 from shoal.html import charset, decoding
 from shoal.html.media import is_html, kind_of
 from shoal.model import Request, Response, Task
 from shoal.settings import Settings
 from shoal.sink.items import encode_row
-from shoal.spider.default import summary
+from shoal.spider.default import summary, summary_spider
+from shoal.spider.handlers import Yielded
+from shoal.spider.link_check import link_spider
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler
 from shoal.testing.fuzz.target import as_text, lines
@@ -22,6 +26,9 @@ _URL = "https://a.example/dir/page"
 _TASK = Task(_URL, host="a.example")
 _HANDLER = Handler("summary", summary)
 _SETTINGS = Settings()
+_EVERYTHING = summary_spider("x", ()).fitted(Settings(row_fields=["all"])).handler_named("")
+_CHECKED = link_spider("x", (), ("links", "assets", "anchors")).handler_named("")
+_OBEDIENT = Settings(robots_meta=True, rel_nofollow=True, canonical="merge", hreflang=True)
 
 
 def page_of(content_type: str, body: bytes) -> Page:
@@ -65,6 +72,21 @@ def html(data: bytes) -> None:
         task = admission.admit(request, _TASK)
         if isinstance(task, Task):
             check_sent(task.url)
+
+
+def without_code(data: bytes) -> None:
+    """Of any bytes and any Link header a crawl without code makes rows that can be written, and http(s) links."""
+    head, body = lines(data, 2)
+    page = page_of("text/html; charset=utf-8", body)
+    page = page.replace(headers={**page.headers, "Link": as_text(head), "X-Robots-Tag": as_text(head)})
+    row, *_ = _EVERYTHING.function(page)
+    encode_row(row, _EVERYTHING)
+    for link in row["outlinks"]:
+        assert link["url"].startswith(("http://", "https://")), link
+    for one in _CHECKED.function(page):
+        if not isinstance(one, Request):
+            encode_row(one, _CHECKED)
+    RobotsDirectives(_OBEDIENT).apply(page, Yielded([{}], []), Tally())
 
 
 def xml(data: bytes) -> None:

@@ -1,0 +1,94 @@
+"""The main text of a page, without menus and footers: as plain text, or as Markdown. By trafilatura (extra `text`).
+
+It takes some 10 ms for an ordinary page, and as long as it likes for a hostile one. So it runs in a process of its own
+(`spider/text_process.py`), for which this module is the program: `python -m shoal.html.main_text`.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import struct
+import sys
+from typing import BinaryIO, Literal
+
+import msgspec
+from msgspec import Struct
+
+Form = Literal["text", "markdown"]
+
+MOST = 5 * 1024 * 1024  # characters of markup; the rest is left out
+MEMORY = 2 * 1024**3  # bytes of the process
+SECONDS = 10.0  # of CPU for one page, after which the process is ended
+_LENGTH = struct.Struct("<I")
+
+
+class Question(Struct, frozen=True, array_like=True):
+    html: str
+    url: str
+    form: Form
+
+
+class Answer(Struct, frozen=True, array_like=True):
+    text: str = ""
+    error: str = ""
+
+
+def main_text(html: str, url: str, form: Form) -> str:
+    """The main text. "" if the page has none."""
+    from trafilatura import extract
+
+    markdown = form == "markdown"
+    found = extract(
+        html[:MOST],
+        url=url,
+        output_format="markdown" if markdown else "txt",
+        include_links=markdown,
+        include_comments=False,
+        favor_recall=True,  # otherwise short lists in the middle of a text are left out
+    )
+    return found or ""
+
+
+# -- messages between the two processes: a length, and MessagePack
+
+
+def write_message(stream: BinaryIO, message: Question | Answer) -> None:
+    data = msgspec.msgpack.encode(message)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def read_message(stream: BinaryIO) -> bytes | None:
+    """None: the other side has ended."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    return data if len(data) == length else None
+
+
+def serve(source: BinaryIO, target: BinaryIO, seconds: float) -> None:
+    """Answers questions until there are no more. The system ends a process that has used up its time for a page."""
+    import logging
+
+    logging.disable(logging.CRITICAL)  # what trafilatura says about pages
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C is for the crawl, which ends this process when it ends
+    while (data := read_message(source)) is not None:
+        asked = msgspec.msgpack.decode(data, type=Question)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            answer = Answer(main_text(asked.html, asked.url, asked.form))
+        except Exception as error:  # of a library, on whatever the web has
+            answer = Answer(error=f"{type(error).__name__}: {error}"[:300])
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        write_message(target, answer)
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer, float(sys.argv[1]))

@@ -1,0 +1,143 @@
+"""Rows of what pages say about products, articles and so on, without code."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from shoal.errors import SpiderError, UsageError
+from shoal.html import main_text as program
+from shoal.model import Request, Response, Task
+from shoal.settings import Settings
+from shoal.sink.items import encode_rows
+from shoal.spider import extracting, text_process
+from shoal.spider.default import summary_spider
+from shoal.spider.page import Page
+from shoal.spider.schemas import kinds_of
+
+URL = "https://a.example/p"
+SENTENCE = "This is a sentence about ducks, reeds and ponds, long enough to be text. "
+ARTICLE = f"""<html lang=en><title>T</title><nav><a href=/>Home</a> <a href=/b>Products</a></nav>
+<article><h1>Ducks</h1><p>{SENTENCE * 5}</p><h2>Reeds</h2><p>{SENTENCE * 5}<a href="/c">see</a></p>
+<ul><li>one thing that is long enough</li><li>another</li></ul><p>{SENTENCE * 5}</p></article>
+<footer>All rights reserved. <a href=/i>Imprint</a></footer>"""
+
+
+def page(body: str = ARTICLE, content_type: str = "text/html") -> Page:
+    return Page(Task(url=URL), Response(URL, 200, {"Content-Type": content_type}, body.encode()), "summary")
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[dict[str, Any]]]:
+    """What pages say of themselves, by kind."""
+    records: dict[str, list[dict[str, Any]]] = {}
+    monkeypatch.setattr(extracting, "records_of", lambda page, kind: records.get(kind, []))
+    return records
+
+
+def fitted(*kinds: str, **settings: Any) -> Any:
+    return summary_spider("x", ()).fitted(Settings(extract=list(kinds), **settings))  # type: ignore[arg-type]
+
+
+async def rows_of(seen: Page, *kinds: str, **settings: Any) -> list[tuple[str, bytes]]:
+    handler = fitted(*kinds, **settings).handler_named("")
+    made = handler.function(seen)
+    made = await made if asyncio.iscoroutine(made) else made
+    encoded = encode_rows([one for one in made if not isinstance(one, Request)], handler)
+    assert encoded.rejected == ()
+    return [(row.table, row.data) for row in encoded.rows]
+
+
+async def test_records_are_items_of_their_kind(said: dict[str, list[dict[str, Any]]]) -> None:
+    said |= {"product": [{"type": "product", "name": "A"}, {"type": "product", "name": "B"}], "event": [{}]}
+    found = await rows_of(page(), "product", "event")
+    assert found == [
+        ("product", b'{"page":"https://a.example/p","type":"product","name":"A"}\n'),
+        ("product", b'{"page":"https://a.example/p","type":"product","name":"B"}\n'),
+        ("event", b'{"page":"https://a.example/p"}\n'),
+    ]
+    assert kinds_of(fitted("product", "event")) == ["product", "event"]
+    assert kinds_of(fitted("product", row_fields=["text"])) == ["product", "summary"]
+
+
+async def test_links_are_followed_and_the_usual_row_is_left_out(
+    said: dict[str, list[dict[str, Any]]],
+) -> None:
+    made = fitted("product").handler_named("").function(page())
+    assert [one.url for one in made] == ["/", "/b", "/c", "/i"]
+    (table, data), *_ = await rows_of(page(), "product", row_fields=["h1"])
+    assert (table, b'"h1":"Ducks"' in data) == ("summary", True)
+
+
+async def test_other_documents_have_none(said: dict[str, list[dict[str, Any]]]) -> None:
+    said["product"] = [{"type": "product"}]
+    assert await rows_of(page(content_type="application/pdf"), "product", "text") == []
+
+
+async def test_main_text_and_markdown() -> None:
+    seen = page()
+    text, markdown = await seen.main_text(), await seen.markdown()
+    assert SENTENCE.strip() in text
+    assert not {"Imprint", "Products"} & set(text.split())
+    assert "## Reeds" in markdown
+    assert "- one thing" in markdown
+    assert "[see](https://a.example/c)" in markdown
+    assert await page("<p>").main_text() == ""
+
+
+async def test_articles_have_what_the_page_says_and_its_text(said: dict[str, list[dict[str, Any]]]) -> None:
+    ((table, plain),) = await rows_of(page(), "article")
+    assert table == "article"
+    assert b'"title":"T"' in plain
+    assert b"ducks, reeds and ponds" in plain
+    said["article"] = [{"type": "article", "title": None, "headline": "Ducks!", "text": "short"}]
+    ((_, told),) = await rows_of(page(), "article")
+    assert b'"headline":"Ducks!"' in told
+    assert b'"title":"T"' in told
+    assert b"ducks, reeds and ponds" in told
+    said.clear()
+    assert await rows_of(page("<title>T</title><p>Too short to be one."), "article") == []
+
+
+async def test_a_long_text_is_cut_and_that_is_said() -> None:
+    ((_, data),) = await rows_of(page(), "text", max_text=30)
+    assert b'"cut":true' in data
+    assert len(data) < 300
+
+
+def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text_process, "find_spec", lambda name: None)
+    with pytest.raises(
+        UsageError, match=r"extract: 'markdown' needs trafilatura: pip install 'shoal\[text\]'"
+    ):
+        fitted("product", "markdown")
+    assert fitted("product").handlers
+
+
+async def test_a_page_that_takes_too_long_costs_its_process_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mine = text_process.TextProcess(seconds=1.0)
+    monkeypatch.setattr(text_process, "_PROCESS", mine)
+    assert await page("<p>").main_text() == ""
+    first = repr(mine)
+    with pytest.raises(
+        SpiderError, match=r"the main text of https://a.example/p cannot be found: it took more than"
+    ):
+        await page(f"<p>{SENTENCE}</p>" * 50_000).main_text()
+    assert SENTENCE.strip() in await page().main_text()
+    assert repr(mine) != first  # another one
+    mine.close()
+
+
+def test_messages_that_end_early_are_the_end() -> None:
+    import io
+
+    stream = io.BytesIO()
+    program.write_message(stream, program.Answer("x"))
+    whole = stream.getvalue()
+    assert program.read_message(io.BytesIO(whole)) is not None
+    assert program.read_message(io.BytesIO(whole[:-1])) is None
+    assert program.read_message(io.BytesIO(b"\x01")) is None
