@@ -21,7 +21,7 @@ from shoal.errors import HandlerMissing, SinkError, SpiderError, StoreError
 from shoal.events import ExcInfo, event
 from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
-from shoal.html.page_links import meta_referrer
+from shoal.html.page_links import join, meta_referrer
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
 from shoal.model.built_in import is_built_in
