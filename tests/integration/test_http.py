@@ -10,7 +10,7 @@ import ssl
 import time
 import tracemalloc
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -306,6 +306,26 @@ async def test_a_body_that_is_longer_compressed_is_cut_too() -> None:
         transport(max_body=100_000) as http,
     ):
         assert (await failure_of(http, server.url())).kind == "too_large"
+
+
+@pytest.mark.parametrize("size", [1_000, 65_536, 262_144, 1 << 20])
+async def test_how_a_body_is_cut_into_pieces_decides_nothing(size: int) -> None:
+    """Other event loops read in larger pieces: then this one came at once, and was taken for broken."""
+
+    def pieces(data: bytes) -> Callable[[], Awaitable[bytes]]:
+        parts = iter([data[at : at + size] for at in range(0, len(data), size)])
+
+        async def read() -> bytes:
+            return next(parts, b"")
+
+        return read
+
+    empty = b"\x78\x9c" + b"\0\0\0\xff\xff" * 100_000
+    with pytest.raises(body_reader.BodyTooLargeError, match="265536 bytes, compressed"):
+        await body_reader.read_body(pieces(empty), "deflate", cap=100_000, truncate=False)
+    noise = random.Random(1).randbytes(300_000)
+    _, start = await body_reader.read_body(pieces(gzip.compress(noise)), "gzip", cap=100, truncate=True)
+    assert start == noise[:100]
 
 
 async def test_many_members_take_little_time() -> None:

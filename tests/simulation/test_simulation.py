@@ -212,7 +212,7 @@ def is_caught_by(check: str, home: Home = MemoryFrontier, first: int = 0) -> boo
     ("home", "seed", "check"),
     [
         (DropsLinks, 1, "links"),
-        (IgnoresTokens, 11, "stale"),
+        (IgnoresTokens, 39, "stale"),
         (ForgetsPlaces, 0, "places"),
         (IgnoresTheCap, 1, "cap"),
         (IgnoresTheInterval, 1, "gap"),

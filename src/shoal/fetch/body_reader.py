@@ -124,18 +124,19 @@ class Decoder:
 
     def _through(self, layer: _Layer, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
-            # Otherwise gigabytes that decode to nothing would keep us busy without end.
-            if layer.taken > self._most:
-                raise BodyTooLargeError(
-                    f"the body is larger than {self._most} bytes, compressed; raise max_body to take it"
-                )
+            room = self._most - layer.taken
             layer.taken += len(piece)
             try:
-                yield from layer.undo(piece)
+                yield from layer.undo(piece[:room])
             except Exception as error:  # each library has its own
                 raise UndecodableBodyError(
                     f"the body could not be decompressed: {layer.name}, {error}"
                 ) from None
+            # Otherwise gigabytes that decode to nothing would keep us busy without end.
+            if len(piece) > room:
+                raise BodyTooLargeError(
+                    f"the body is larger than {self._most} bytes, compressed; raise max_body to take it"
+                )
 
 
 class _Layer:
