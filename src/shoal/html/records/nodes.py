@@ -19,10 +19,11 @@ Node: TypeAlias = dict[str, Any]
 
 _MOST = 20_000  # objects of a page that are looked at
 _VALUES = 1_000  # values of one property
-_SMALL, _FOR_AN_OBJECT = 20_000, 100  # values that are read of a page, and for every object on it
+_SMALL, _FOR_AN_OBJECT = 20_000, 60  # properties that are looked at, and for every object on the page
 _ALL_TEXT = 5_000_000  # characters of all texts
 _LINKS = 4  # references that are followed from one value
 _REFERENCE = frozenset({"@id", "@type", "@context"})
+_PREFIXES = ("schema:", "http://schema.org/", "https://schema.org/", "s:", "sdo:")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--[^<>]*-->")
 _DIGITS = re.compile(r"\d[\d.,]*")
 # Objects that are about something else than the page.
@@ -56,6 +57,7 @@ class Nodes:
         self.home = home  # the currency where the page is from
         self._roots = list(items)
         self._found = 0
+        self._prefixed = False  # whether names are written as "schema:name" or "http://schema.org/name"
         self._ids = dict(self._identified())
         # An object that many refer to is read for each of them: without a limit, a small page could take very long.
         self._left = _SMALL + _FOR_AN_OBJECT * self._found
@@ -73,6 +75,7 @@ class Nodes:
                 waiting += value[:_VALUES]
             elif isinstance(value, dict):
                 self._found += 1
+                self._prefixed = self._prefixed or any(":" in name for name in value)
                 name = value.get("@id")
                 if isinstance(name, str) and not _REFERENCE.issuperset(value):
                     found.append((name, value))
@@ -111,14 +114,13 @@ class Nodes:
     def values(self, node: Node, *names: str) -> list[Any]:
         """All values of the first of these properties that has some: texts, numbers, objects."""
         for name in names:
+            self._left -= 1
             given = node.get(name)
-            if given is None:
-                given = node.get(f"schema:{name}", node.get(f"http://schema.org/{name}"))
-                if given is None:
-                    given = node.get(f"https://schema.org/{name}")
+            if given is None and self._prefixed:
+                given = next((node[long] for prefix in _PREFIXES if (long := prefix + name) in node), None)
             if given is not None and self._left > 0:
                 found = list(self._flat(given))
-                self._left -= 1 + len(found)
+                self._left -= len(found)
                 if found:
                     return found
         return []
