@@ -185,7 +185,8 @@ def test_meta() -> None:
         '<meta property="og:image" content=/b>'
         '<meta property="OG:Title" content=x><meta name="og:type" content=product><meta property="o:url" content=/u>'
         '<meta name="twitter:card" content=summary><meta name=Author content="A B">'
-        '<meta property="product:price:amount" content="1"><meta name=empty content=""><meta name=none><meta itemprop=name content=y><meta charset=utf-8>'
+        '<meta property="product:price:amount" content="1">'
+        '<meta name=empty content=""><meta name=none><meta itemprop=name content=y><meta charset=utf-8>'
         '<meta property="http://ogp.me/ns#locale" content=en>'
     ).metadata
     assert found.opengraph == {
@@ -242,4 +243,4 @@ def test_what_many_refer_to_is_not_unfolded() -> None:
 def test_items_that_double_are_bounded() -> None:
     pair = "<div id=i{0}><p itemprop=a itemscope itemref=i{1}></p><p itemprop=b itemscope itemref=i{1}></p></div>"
     found = read("".join(pair.format(n, n + 1) for n in range(40)) + "<div itemscope itemref=i0>").microdata
-    assert 0 < str(found).count("{") <= 50_000
+    assert 0 < str(found).count("{") <= 5_000

@@ -58,10 +58,13 @@ class Nodes:
         self._roots = list(items)
         self._found = 0
         self._prefixed = False  # whether names are written as "schema:name" or "http://schema.org/name"
+        self._kin: list[Node] = []  # those that have variants, or are one
         self._ids = dict(self._identified())
         # An object that many refer to is read for each of them: without a limit, a small page could take very long.
         self._left = _SMALL + _FOR_AN_OBJECT * self._found
         self._text_left = _ALL_TEXT
+        self._variants: dict[int, list[Node]] = {}  # of groups that do not list them
+        self._inner = self._find_variants()
 
     # -- finding objects
 
@@ -76,6 +79,8 @@ class Nodes:
             elif isinstance(value, dict):
                 self._found += 1
                 self._prefixed = self._prefixed or any(":" in name for name in value)
+                if "hasVariant" in value or "isVariantOf" in value:
+                    self._kin.append(value)
                 name = value.get("@id")
                 if isinstance(name, str) and not _REFERENCE.issuperset(value):
                     found.append((name, value))
@@ -83,12 +88,28 @@ class Nodes:
         found.sort(key=lambda pair: len(pair[1]))
         return iter(found)
 
+    def _find_variants(self) -> set[int]:
+        """Those that stand beside their group. They are part of its record, and none of their own."""
+        tops = {id(root) for root in self._roots}
+        inner: set[int] = set()
+        for node in self._kin:
+            inner |= {id(variant) for variant in self.nodes(node, "hasVariant")}
+            for group in self.nodes(node, "isVariantOf"):
+                if id(group) in tops and "hasVariant" not in group and id(node) in tops:
+                    self._variants.setdefault(id(group), []).append(node)
+                    inner.add(id(node))
+        return inner
+
+    def variants(self, node: Node) -> list[Node]:
+        return self.nodes(node, "hasVariant", "model") or self._variants.get(id(node), [])
+
     def find(self, kinds: dict[str, str]) -> Iterator[tuple[str, Node]]:
         """The objects that are records, with their kind. `kinds` is by type, in lower case. What is about
         something else than the page is passed over, and so is what is inside a record."""
         waiting: list[object] = list(reversed(self._roots))
-        seen: set[int] = set()
-        while waiting and len(seen) < _MOST:
+        seen: set[int] = set(self._inner)
+        most = _MOST + len(seen)
+        while waiting and len(seen) < most:
             value = waiting.pop()
             if isinstance(value, list):
                 waiting += reversed(value[:_VALUES])

@@ -235,7 +235,7 @@ def _range(
 
 
 def _variants(nodes: Nodes, node: Node) -> list[Record]:
-    given = nodes.nodes(node, "hasVariant", "model")
+    given = nodes.variants(node)
     return [_variant(nodes, one, node) for one in given[:_MOST_VARIANTS] if one is not node]
 
 

@@ -18,7 +18,8 @@ from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
 from shoal.html.visible_text import readable_text
 
-_MOST = 50_000  # properties of a page, and of all its items together where some are shared
+_MOST = 50_000  # properties of a page, and items
+_SHARED = 20  # times as many may be those of all items together, where itemref shares them
 _DEEPEST = 24  # items in items
 _NAMES = 10  # of one property
 _NESTED_TEXTS = 4  # properties in properties whose text is read: each reads the text of those inside again
@@ -39,7 +40,6 @@ def items_in(tree: LexborHTMLParser, base: str) -> list[dict[str, Any]]:
 class _Items:
     def __init__(self, tree: LexborHTMLParser, base: str) -> None:
         self._base = base
-        self._left = _MOST
         self._scopes = {node.mem_id: node for node in tree.css("[itemscope]")[:_MOST]}
         properties = tree.css("[itemprop]")[:_MOST]
         self._properties = {node.mem_id: node for node in properties}
@@ -52,6 +52,7 @@ class _Items:
         for element, above in self._above.items():
             if above is not None:
                 self._inside.setdefault(above, []).append(element)
+        self._left = self._allowed = 1_000 + _SHARED * len(marked)
         self._levels: dict[int, int] = {}
 
     def _referenced(self, tree: LexborHTMLParser) -> dict[str, LexborNode]:
@@ -68,7 +69,7 @@ class _Items:
 
     def all(self) -> list[dict[str, Any]]:
         used = {element for scope in self._scopes for element in self._own(scope) if element in self._scopes}
-        self._left = _MOST
+        self._left = self._allowed
         return [self._item(scope, ()) for scope in self._scopes if scope not in used and self._left > 0]
 
     def _own(self, scope: int) -> list[int]:

@@ -20,7 +20,8 @@ from shoal.html.structured.marks import Nearest
 from shoal.html.structured.microdata import add, short
 from shoal.html.visible_text import readable_text
 
-_MOST = 50_000  # elements with such attributes, and values of all items together where some are shared
+_MOST = 50_000  # elements with such attributes
+_SHARED = 20  # times as many may be the values of all items together, where some are shared
 _DEEPEST = 24  # items in items
 _NESTED_TEXTS = 4  # properties in properties whose text is read
 _LONGEST = 300  # characters of an address that is put before names
@@ -71,7 +72,6 @@ def items_in(tree: LexborHTMLParser, base: str) -> list[dict[str, Any]]:
 class _Items:
     def __init__(self, root: LexborNode, base: str) -> None:
         self._base = base
-        self._left = _MOST
         self._items: dict[str, dict[str, Any]] = {}
         self._blank = 0
         contexts: dict[int, _Context] = {}
@@ -84,6 +84,7 @@ class _Items:
                 contexts[node.mem_id] = self._read(node, attributes, contexts.get(above or 0, around))
                 if len(contexts) >= _MOST:
                     break
+        self._left = 1_000 + _SHARED * len(contexts)
 
     def _read(self, node: LexborNode, attributes: dict[str, str | None], around: _Context) -> _Context:
         here = _Context(around.vocab, around.prefixes, around.subject, around.level)
