@@ -19,10 +19,9 @@ from shoal.html.records.merging import merged
 from shoal.html.records.meta_records import record_from_meta
 from shoal.html.records.nodes import Nodes
 from shoal.html.structured import Structured
+from shoal.limits import RECORDS
 
 __all__ = ["FIELDS", "KINDS", "records"]
-
-_MOST = 1_000  # records of a page
 
 
 def records(
@@ -63,7 +62,7 @@ def _some(nodes: Nodes, wanted: dict[str, str]) -> list[tuple[str, dict[str, Any
     found = []
     for one in nodes.find(wanted):
         found.append(one)
-        if len(found) >= _MOST:
+        if len(found) >= RECORDS:
             break
     return found
 

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 from selectolax.lexbor import LexborHTMLParser
 
+from shoal.limits import META_ELEMENTS
+
 Values: TypeAlias = dict[str, str | list[str]]  # a list where a name stands there more than once
 
-_MOST = 5_000  # elements that are read
 _LONGEST = 64 * 1024  # characters of a value
 # Words before the colon that belong to OpenGraph: its own, those of its types, and what shops and Facebook add.
 _PREFIXES = "og product article book books profile video music place restaurant business fb al game"
@@ -26,7 +27,7 @@ class Metadata:
         self.twitter: Values = {}
         self.meta: Values = {}
         self._renamed = _renamed(tree)
-        for node in tree.tags("meta")[:_MOST]:
+        for node in tree.tags("meta")[:META_ELEMENTS]:
             attributes = node.attributes
             content = attributes.get("content")
             if content is None or not (content := content[:_LONGEST].strip()):

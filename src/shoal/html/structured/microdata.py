@@ -17,8 +17,8 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
 from shoal.html.visible_text import readable_text
+from shoal.limits import DESCRIBED
 
-_MOST = 50_000  # properties of a page, and items
 _SHARED = 20  # times as many may be those of all items together, where itemref shares them
 _DEEPEST = 24  # items in items
 _NAMES = 10  # of one property
@@ -40,8 +40,8 @@ def items_in(tree: LexborHTMLParser, base: str) -> list[dict[str, Any]]:
 class _Items:
     def __init__(self, tree: LexborHTMLParser, base: str) -> None:
         self._base = base
-        self._scopes = {node.mem_id: node for node in tree.css("[itemscope]")[:_MOST]}
-        properties = tree.css("[itemprop]")[:_MOST]
+        self._scopes = {node.mem_id: node for node in tree.css("[itemscope]")[:DESCRIBED]}
+        properties = tree.css("[itemprop]")[:DESCRIBED]
         self._properties = {node.mem_id: node for node in properties}
         self._order = {element: place for place, element in enumerate(self._properties)}
         self._ids = self._referenced(tree)

@@ -19,8 +19,8 @@ from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
 from shoal.html.structured.microdata import add, short
 from shoal.html.visible_text import readable_text
+from shoal.limits import DESCRIBED
 
-_MOST = 50_000  # elements with such attributes
 _SHARED = 20  # times as many may be the values of all items together, where some are shared
 _DEEPEST = 24  # items in items
 _NESTED_TEXTS = 4  # properties in properties whose text is read
@@ -82,7 +82,7 @@ class _Items:
             if attributes and not _MARKS.isdisjoint(attributes):
                 above = nearest.above(node)
                 contexts[node.mem_id] = self._read(node, attributes, contexts.get(above or 0, around))
-                if len(contexts) >= _MOST:
+                if len(contexts) >= DESCRIBED:
                     break
         self._left = 1_000 + _SHARED * len(contexts)
 
