@@ -262,7 +262,7 @@ def test_names_with_prefixes_and_markup_in_texts() -> None:
 def test_the_more_trusted_syntax_counts_and_the_others_fill_gaps() -> None:
     html = (
         ld('{"@type": "Product", "name": "from JSON-LD"}')
-        + "<div itemscope itemtype=http://schema.org/Product><p itemprop=name>from microdata</p><p"
+        + "<div itemscope itemtype=http://schema.org/Product><p itemprop=name>from json-ld</p><p"
         " itemprop=brand>M</p></div>"
         + "<div vocab=http://schema.org/ typeof=Product><p property=brand>R</p><p property=mpn>r-1</p></div>"
         + '<meta property="og:title" content="from OpenGraph"><meta property="product:price:amount" content="5">'
@@ -296,6 +296,30 @@ def test_different_products_are_not_put_together() -> None:
         "<div itemscope itemtype=http://schema.org/Product><p itemprop=name>b</p><p itemprop=sku>2</p></div>"
     )
     assert [record["name"] for record in page_of(html).data("product")] == ["a", "b"]
+
+
+def test_a_related_product_does_not_fill_gaps() -> None:
+    html = ld('{"@type": "Product", "name": "Lamp"}')
+    html += "<div itemscope itemtype=http://schema.org/Product><p itemprop=name>Bulb</p><p itemprop=brand>B</p></div>"
+    assert [(one["name"], one["brand"]) for one in page_of(html).data("product")] == [
+        ("Lamp", None),
+        ("Bulb", "B"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("markup", "price"),
+    [
+        ("12<sup>99</sup> €", "12.99"),
+        ("€ 1.012 <sup>50</sup>", "1012.50"),
+        ("<b>12</b><sup>99</sup>", "12.99"),
+        ("12,99<sup>1</sup> €", "12.99"),
+        ("<span>12</span><span>,99</span> €", "12.99"),
+    ],
+)
+def test_raised_cents(markup: str, price: str) -> None:
+    html = f"<div itemscope itemtype=http://schema.org/Product><p itemprop=offers itemscope><b itemprop=price>{markup}"
+    assert one(html)["price"] == price
 
 
 def test_a_page_with_opengraph_alone_is_a_product_only_if_it_says_so() -> None:

@@ -58,7 +58,17 @@ def _only_one(known: list[Record], others: list[Record], record: Record) -> Reco
         record.get(key) and of_kind[0].get(key) and _folded(record[key]) != _folded(of_kind[0][key])
         for key in ("gtin", "sku")
     )
-    return None if differ else of_kind[0]
+    return None if differ or not _alike(record, of_kind[0]) else of_kind[0]
+
+
+def _alike(one: Record, other: Record) -> bool:
+    """Whether their names may be those of the same thing: one is missing, or part of the other. Without this, the brand
+    of a related product would fill the gap of the product itself."""
+    for key in ("name", "headline", "title"):
+        if one.get(key) and other.get(key):
+            short, long = sorted((_folded(one[key]), _folded(other[key])), key=len)
+            return short in long
+    return True
 
 
 def fill(record: Record, other: Record) -> None:

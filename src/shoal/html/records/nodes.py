@@ -267,7 +267,7 @@ class Nodes:
         if isinstance(value, int | float):
             if not math.isfinite(value) or not 0 <= value < 1e15:
                 return None
-            return Price(Decimal(repr(value)), currency)
+            return Price(Decimal(repr(round(value, 4))), currency)  # 19.990000000000002 is 19.99
         if not isinstance(value, str) or value.lstrip().startswith("-"):
             return None
         return parse_price(html.unescape(value[:1_000]), currency, home=currency or self.home)

@@ -10,6 +10,7 @@ adds may belong to several items and make circles: how deep and how much is boun
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -120,10 +121,14 @@ class _Items:
         for name in _PLAIN_VALUES.get(tag, ()):
             if (value := attributes.get(name)) is not None:
                 return value.strip()
-        return readable_text(node) if self._level(element) <= _NESTED_TEXTS else ""
+        if self._level(element) > _NESTED_TEXTS:
+            return ""
+        return (_PRICES.search(attributes.get("itemprop") or "") and raised_cents(node)) or readable_text(
+            node
+        )
 
     def _level(self, element: int) -> int:
-        """How many properties it is in."""
+        """How many properties with a text it is in."""
         passed: list[int] = []
         at: int | None = element
         while at is not None and at not in self._levels:
@@ -131,9 +136,29 @@ class _Items:
             at = self._above[at]
         level = 0 if at is None else self._levels[at]
         for one in reversed(passed):
-            level += one in self._properties
+            level += one in self._properties and one not in self._scopes
             self._levels[one] = level
         return level
+
+
+_PRICES = re.compile(r"price", re.IGNORECASE)
+_CENTS = re.compile(r"\d\d", re.ASCII)
+
+
+def raised_cents(node: LexborNode) -> str | None:
+    """ "12.99" for 12<sup>99</sup>, which would be 1299 otherwise; other raised text is a note, and left out. None if
+    nothing is raised."""
+    text, is_raised, child = "", False, node.first_child
+    for _ in range(8):
+        if child is None:
+            break
+        inner = (child.text_content if child.tag == "-text" else child.text()) or ""
+        if child.tag == "sup":
+            is_raised, inner = True, inner[:10].strip()
+            inner = f".{inner} " if _CENTS.fullmatch(inner) and text.rstrip()[-1:].isdigit() else " "
+            text = text.rstrip()
+        text, child = text + inner[:100], child.next
+    return text.strip() if is_raised else None
 
 
 _PLAIN_VALUES = {"data": ("value",), "meter": ("value",), "time": ("datetime",)}

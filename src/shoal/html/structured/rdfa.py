@@ -17,7 +17,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
-from shoal.html.structured.microdata import add, short
+from shoal.html.structured.microdata import add, raised_cents, short
 from shoal.html.visible_text import readable_text
 from shoal.limits import DESCRIBED
 
@@ -101,7 +101,9 @@ class _Items:
             ),
             None,
         )
-        names = attributes.get("property") or (attributes.get("rel") if types is not None else None)
+        names = attributes.get("property") or (
+            attributes.get("rel") if not _MOVES.isdisjoint(attributes) else None
+        )
         written = attributes.get("content", attributes.get("datetime"))
         is_value = bool(names) and written is None and "datatype" not in attributes
         if is_value:
@@ -113,13 +115,20 @@ class _Items:
             typed = subject if types is not None else None
         if typed is not None:
             for name in (types or "").split()[:_WORDS]:
-                add(self._items.setdefault(typed, {}), "@type", short(_expanded(name, here)))
+                self._add_type(self._items.setdefault(typed, {}), short(_expanded(name, here)))
         if names:
             value = self._value(node, here, written, target if is_value else None, None if about else typed)
             for name in dict.fromkeys(names.split()[:_WORDS]):
                 add(self._items.setdefault(subject, {}), short(_expanded(name, here)), value)
         here.subject = typed if is_value and typed is not None else subject
         return here
+
+    @staticmethod
+    def _add_type(item: dict[str, Any], name: str) -> None:
+        """Once, though the item may be described at several places."""
+        known = item.get("@type", [])
+        if name != known and (not isinstance(known, list) or (name not in known and len(known) < _WORDS)):
+            add(item, "@type", name)
 
     def _value(
         self, node: LexborNode, here: _Context, written: str | None, target: str | None, typed: str | None
@@ -131,7 +140,10 @@ class _Items:
         if target is not None:
             return _Reference(target)
         here.level += 1
-        return readable_text(node) if here.level <= _NESTED_TEXTS else ""
+        if here.level > _NESTED_TEXTS:
+            return ""
+        is_price = "price" in (node.attributes.get("property") or "").lower()
+        return (is_price and raised_cents(node)) or readable_text(node)
 
     def _address(self, text: str | None, here: _Context) -> str | None:
         """A URL; a name of RDF such as "_:a", or one with a declared prefix, is taken as it is meant."""
