@@ -246,6 +246,18 @@ def test_products_of_a_list_and_in_other_objects() -> None:
     assert found[3]["gtin"] == "9783161484100"
 
 
+def test_what_the_page_is_about_comes_first() -> None:
+    other = ld(
+        '{"@type": "ItemList", "itemListElement": [{"item": {"@type": "Product", "name": "Bulb", "url": "/bulb"}}]}'
+    )
+    for markup in (
+        ld('{"@type": "Product", "name": "Lamp", "url": "/lamps/1"}'),
+        "<h1>Lamp</h1>" + ld('{"@type": "Product", "name": "Lamp"}'),
+        "<title>Lamp - Shop</title>" + ld('{"@type": "Product", "name": "Lamp"}'),
+    ):
+        assert [record["name"] for record in page_of(other + markup).data("product")] == ["Lamp", "Bulb"]
+
+
 def test_names_with_prefixes_and_markup_in_texts() -> None:
     record = one(
         ld(
@@ -315,6 +327,8 @@ def test_a_related_product_does_not_fill_gaps() -> None:
         ("<b>12</b><sup>99</sup>", "12.99"),
         ("12,99<sup>1</sup> €", "12.99"),
         ("<span>12</span><span>,99</span> €", "12.99"),
+        ("<del><b>20 €</b></del> <ins><b>15 €</b></ins>", "15.00"),
+        ("<s>20 €</s>", "20.00"),
     ],
 )
 def test_raised_cents(markup: str, price: str) -> None:

@@ -33,6 +33,7 @@ def read(html: str) -> Structured:
         ('{"a": "line\nbreak\tand\x01control",}', {"a": "line\nbreak\tand\x01control"}),
         ('{"a": "a 5" screen", "b": 2}', {"a": 'a 5" screen', "b": 2}),
         ('{"a": "the "best", he says", "b": "x"}', {"a": 'the "best", he says', "b": "x"}),
+        ('{"a": "the "best", 19" wide: fine", "b": 1}', {"a": 'the "best", 19" wide: fine', "b": 1}),
         ('{"a": ["x "y" z", "w"]}', {"a": ['x "y" z', "w"]}),
         ("{'a': 'It's fine', 'b': 3}", {"a": "It's fine", "b": 3}),
         ("{a: 1, $b: true, c: undefined, d: None}", {"a": 1, "$b": True, "c": None, "d": None}),

@@ -15,7 +15,7 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.html.records.currencies import local_currency
 from shoal.html.records.fields import FIELDS, KINDS, empty
 from shoal.html.records.kinds import KIND_OF, build
-from shoal.html.records.merging import merged
+from shoal.html.records.merging import main_first, merged
 from shoal.html.records.meta_records import record_from_meta
 from shoal.html.records.nodes import Nodes
 from shoal.html.structured import Structured
@@ -48,7 +48,7 @@ def from_structured(found: Structured, kinds: Collection[str] | None = None) -> 
     for kind in KINDS:
         if kinds is None or kind in kinds:
             record_from_meta(found, home, kind, result)
-    return [_whole(record) for record in result]
+    return [_whole(record) for record in main_first(result, found.url, found.headings)]
 
 
 def _whole(record: dict[str, Any]) -> dict[str, Any]:

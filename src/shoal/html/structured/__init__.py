@@ -12,15 +12,23 @@ from shoal.html.page_links import join
 from shoal.html.structured import microdata, rdfa
 from shoal.html.structured.jsonld import objects_in
 from shoal.html.structured.metadata import Metadata
+from shoal.html.visible_text import readable_text
 
 
 class Structured:
     """The structured data of a page."""
 
-    def __init__(self, tree: LexborHTMLParser, base: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        tree: LexborHTMLParser,
+        base: str,
+        headers: Mapping[str, str] | None = None,
+        url: str | None = None,
+    ) -> None:
         self._tree = tree
         self._headers = headers or {}
-        self.base = base
+        self.base = base  # what links are relative to
+        self.url = url or base
 
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
@@ -44,6 +52,12 @@ class Structured:
         root = self._tree.root
         given = None if root is None else root.attributes.get("lang")
         return given or self._headers.get("Content-Language", "")
+
+    @cached_property
+    def headings(self) -> list[str]:
+        """The first headings and the title, as they can be read."""
+        nodes = [*self._tree.tags("h1")[:3], *self._tree.tags("title")[:1]]
+        return [text for node in nodes if (text := readable_text(node)[:500])]
 
     def absolute(self, target: str) -> str | None:
         target = target.strip()

@@ -11,6 +11,7 @@ adds may belong to several items and make circles: how deep and how much is boun
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -123,9 +124,7 @@ class _Items:
                 return value.strip()
         if self._level(element) > _NESTED_TEXTS:
             return ""
-        return (_PRICES.search(attributes.get("itemprop") or "") and raised_cents(node)) or readable_text(
-            node
-        )
+        return (_PRICES.search(attributes.get("itemprop") or "") and price_text(node)) or readable_text(node)
 
     def _level(self, element: int) -> int:
         """How many properties with a text it is in."""
@@ -142,23 +141,30 @@ class _Items:
 
 
 _PRICES = re.compile(r"price", re.IGNORECASE)
+_PARTS = 40  # elements of a price
 _CENTS = re.compile(r"\d\d", re.ASCII)
 
 
-def raised_cents(node: LexborNode) -> str | None:
-    """ "12.99" for 12<sup>99</sup>, which would be 1299 otherwise; other raised text is a note, and left out. None if
-    nothing is raised."""
-    text, is_raised, child = "", False, node.first_child
-    for _ in range(8):
-        if child is None:
+def price_text(node: LexborNode) -> str | None:
+    """The text of a price without what is crossed out, and 12<sup>99</sup> as "12.99"; other raised text is a note, and
+    left out. None if nothing is crossed out or raised: then its text will do."""
+    text, is_special = "", False
+    waiting = list(islice(node.iter(include_text=True), _PARTS))
+    for _ in range(_PARTS):
+        if not waiting:
             break
-        inner = (child.text_content if child.tag == "-text" else child.text()) or ""
-        if child.tag == "sup":
-            is_raised, inner = True, inner[:10].strip()
-            inner = f".{inner} " if _CENTS.fullmatch(inner) and text.rstrip()[-1:].isdigit() else " "
+        child = waiting.pop(0)
+        if child.tag in ("del", "s", "strike"):
+            is_special = True
+        elif child.tag == "sup":
+            is_special, cents = True, child.text()[:10].strip()
             text = text.rstrip()
-        text, child = text + inner[:100], child.next
-    return text.strip() if is_raised else None
+            text += f".{cents} " if _CENTS.fullmatch(cents) and text[-1:].isdigit() else " "
+        elif child.tag == "-text":
+            text += (child.text_content or "")[:100]
+        else:
+            waiting[:0] = islice(child.iter(include_text=True), _PARTS)
+    return text.strip() if is_special and any(map(str.isdigit, text)) else None
 
 
 _PLAIN_VALUES = {"data": ("value",), "meter": ("value",), "time": ("datetime",)}

@@ -17,7 +17,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
-from shoal.html.structured.microdata import add, raised_cents, short
+from shoal.html.structured.microdata import add, price_text, short
 from shoal.html.visible_text import readable_text
 from shoal.limits import DESCRIBED
 
@@ -143,7 +143,7 @@ class _Items:
         if here.level > _NESTED_TEXTS:
             return ""
         is_price = "price" in (node.attributes.get("property") or "").lower()
-        return (is_price and raised_cents(node)) or readable_text(node)
+        return (is_price and price_text(node)) or readable_text(node)
 
     def _address(self, text: str | None, here: _Context) -> str | None:
         """A URL; a name of RDF such as "_:a", or one with a declared prefix, is taken as it is meant."""
