@@ -384,7 +384,7 @@ class Page:
         if self._data is None:
             from shoal.spider.page_data import PageData
 
-            self._data = PageData(None if self.is_xml else self.tree, self.base, self.headers)
+            self._data = PageData(None if self.is_xml else self.tree, self.base, self.headers, self.url)
         return self._data
 
     def save(self, path: str | Path) -> Path:

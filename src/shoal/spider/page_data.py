@@ -16,8 +16,10 @@ class PageData:
 
     __slots__ = ("_found", "_records")
 
-    def __init__(self, tree: LexborHTMLParser | None, base: str, headers: Mapping[str, str]) -> None:
-        self._found = Structured(tree or LexborHTMLParser(""), base, headers)
+    def __init__(
+        self, tree: LexborHTMLParser | None, base: str, headers: Mapping[str, str], url: str
+    ) -> None:
+        self._found = Structured(tree or LexborHTMLParser(""), base, headers, url)
         self._records: dict[str | None, list[dict[str, Any]]] = {}
 
     def records(self, kind: str | None) -> list[dict[str, Any]]:

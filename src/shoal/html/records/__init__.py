@@ -15,15 +15,14 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.html.records.currencies import local_currency
 from shoal.html.records.fields import FIELDS, KINDS, empty
 from shoal.html.records.kinds import KIND_OF, build
-from shoal.html.records.merging import merged
+from shoal.html.records.merging import main_first, merged
 from shoal.html.records.meta_records import record_from_meta
 from shoal.html.records.nodes import Nodes
 from shoal.html.records.own_first import own_first
 from shoal.html.structured import Structured
+from shoal.limits import RECORDS
 
 __all__ = ["FIELDS", "KINDS", "records"]
-
-_MOST = 1_000  # records of a page
 
 
 def records(
@@ -50,7 +49,7 @@ def from_structured(found: Structured, kinds: Collection[str] | None = None) -> 
     for kind in KINDS:
         if kinds is None or kind in kinds:
             record_from_meta(found, home, kind, result)
-    return [_whole(record) for record in result]
+    return [_whole(record) for record in main_first(result, found.url, found.headings)]
 
 
 def _whole(record: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +63,7 @@ def _some(nodes: Nodes, wanted: dict[str, str]) -> list[tuple[str, dict[str, Any
     found = []
     for one in nodes.find(wanted):
         found.append(one)
-        if len(found) >= _MOST:
+        if len(found) >= RECORDS:
             break
     return found
 

@@ -43,7 +43,8 @@ AVAILABILITIES = tuple(dict.fromkeys(_NAMES.values()))
 _PHRASES: tuple[tuple[str, str], ...] = (
     (
         "discontinued",
-        "discontinued|no longer available|no longer for sale|nicht mehr lieferbar|nicht mehr verfügbar|nicht mehr"
+        "discontinued|no longer available|no longer for sale|no longer in stock|"
+        "nicht mehr lieferbar|nicht mehr verfügbar|nicht mehr"
         " erhältlich|auslaufartikel|descatalogado|fuera de catálogo|n'est plus disponible|plus commercialisé|fuori"
         " produzione|fora de linha|niet meer leverbaar|uit assortiment|wycofany|снят с производства|снято с"
         " производства|utgått|udgået|poistunut|生産終了|停产",
@@ -63,6 +64,8 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     ),
     (
         "out_of_stock",
+        r"\b0 (?:pcs |items? |units? )?(?:in stock|available|left|auf lager|en stock)|\bstock: ?0\b|"
+        "not yet available|not currently|coming soon|nicht sofort|noch nicht|"
         "out of stock|out-of-stock|sold out|sold-out|not in stock|not available|unavailable|no stock|temporarily out|"
         "currently unavailable|notify me when|email me when|"
         "ausverkauft|nicht auf lager|nicht lieferbar|nicht verfügbar|nicht vorrätig|vergriffen|derzeit nicht|"
@@ -86,6 +89,7 @@ _PHRASES: tuple[tuple[str, str], ...] = (
     ),
     (
         "limited",
+        r"\bonly \d{1,2} left|"
         "only a few left|low stock|limited availability|almost gone|last one|last items|few left|"
         "nur noch|wenige verfügbar|geringer bestand|plus que|derniers exemplaires|stock limité|últimas unidades|"
         "pocas unidades|quedan|ultimi pezzi|ultimi disponibili|últimas peças|laatste stuks|beperkt|fåtal|få kvar|"

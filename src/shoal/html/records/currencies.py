@@ -164,7 +164,7 @@ _ONE_MEANING = {
     "ESP": "₧",
 }
 SIGNS |= {sign: (code,) for code, signs in _ONE_MEANING.items() for sign in signs.split()}
-SIGNS |= {code.casefold(): (code,) for code in CODES}
+SIGNS |= {code.casefold(): (code,) for code in CODES} | {"rur": ("RUB",), "nis": ("ILS",), "rmb": ("CNY",)}
 
 _REGIONS = """
     US:USD CA:CAD AU:AUD NZ:NZD HK:HKD SG:SGD TW:TWD MX:MXN AR:ARS CL:CLP CO:COP UY:UYU DO:DOP GB:GBP UK:GBP EG:EGP

@@ -26,6 +26,33 @@ def merged(sources: list[list[Record]]) -> list[Record]:
     return result
 
 
+def main_first(records: list[Record], url: str, headings: list[str]) -> list[Record]:
+    """What the page is about before what it recommends: of every kind, the one with its address, or else with its
+    heading for a name."""
+    if len(records) < 2:
+        return records
+    here, texts = _folded(url.partition("#")[0]), [_folded(text) for text in headings]
+    ranked: dict[str, dict[int, list[Record]]] = {}
+    for record in records:
+        rank = _rank(record, here, texts)
+        ranked.setdefault(record["type"], {}).setdefault(rank, []).append(record)
+    nearest = [ranks[min(ranks)] for ranks in ranked.values() if min(ranks) < _ANY]
+    mains = [best[0] for best in nearest if len(best) == 1]
+    return [*mains, *(record for record in records if not any(record is main for main in mains))]
+
+
+_ANY = 3
+
+
+def _rank(record: Record, here: str, texts: list[str]) -> int:
+    if record.get("url") and _folded(record["url"].partition("#")[0]) == here:
+        return 0
+    name = _folded(record.get("name") or record.get("headline") or record.get("title") or "")
+    if not name:
+        return _ANY
+    return 1 if name in texts else 2 if any(name in text for text in texts) else _ANY
+
+
 class _Index:
     """Finds the record that is about the same thing."""
 
@@ -58,7 +85,17 @@ def _only_one(known: list[Record], others: list[Record], record: Record) -> Reco
         record.get(key) and of_kind[0].get(key) and _folded(record[key]) != _folded(of_kind[0][key])
         for key in ("gtin", "sku")
     )
-    return None if differ else of_kind[0]
+    return None if differ or not _alike(record, of_kind[0]) else of_kind[0]
+
+
+def _alike(one: Record, other: Record) -> bool:
+    """Whether their names may be those of the same thing: one is missing, or part of the other. Without this, the brand
+    of a related product would fill the gap of the product itself."""
+    for key in ("name", "headline", "title"):
+        if one.get(key) and other.get(key):
+            short, long = sorted((_folded(one[key]), _folded(other[key])), key=len)
+            return short in long
+    return True
 
 
 def fill(record: Record, other: Record) -> None:

@@ -191,10 +191,12 @@ def _first_price(nodes: Nodes, node: Node, currency: str | None, *names: str) ->
 
 
 def sale(nodes: Nodes, node: Node, offers: list[Record], variants: list[Record]) -> Record:
-    """The price that counts: of the offer for this page, else of the first that can be bought."""
+    """The price that counts, of what can be bought: of the offer for this page, else of the first or the cheapest."""
     from_variants = [one for one in variants if one["price"] or one["availability"]]
     sold = offers or from_variants
-    chosen = _chosen(sold, nodes.base) if sold else {}
+    # Groups and ranges are shown "from" their lowest price; of plain offers the first is the one that is shown.
+    is_range = not offers or any(nodes.nodes(one, "offers") for one in nodes.nodes(node, "offers"))
+    chosen = _chosen(sold, nodes.base, lowest=is_range) if sold else {}
     low, high = _range(nodes, node, sold, chosen.get("currency"))
     availabilities = [one["availability"] for one in sold if one["availability"]]
     return {
@@ -210,12 +212,13 @@ def sale(nodes: Nodes, node: Node, offers: list[Record], variants: list[Record])
     }
 
 
-def _chosen(sold: list[Record], base: str) -> Record:
+def _chosen(sold: list[Record], base: str, *, lowest: bool = False) -> Record:
     here = base.partition("#")[0]
     priced = [one for one in sold if one["price"]] or sold
-    of_page = [one for one in priced if one["url"] == here] if len(priced) > 1 and "?" in here else []
+    of_page = [one for one in priced if one["url"] == here] if "?" in here else []
     buyable = [one for one in priced if one["availability"] not in ("out_of_stock", "discontinued")]
-    return (of_page or buyable or priced)[0]
+    some = of_page if len(of_page) == 1 else buyable or priced
+    return min(some, key=lambda one: Decimal(one["price"] or 0)) if lowest else some[0]
 
 
 def _range(
@@ -235,7 +238,7 @@ def _range(
 
 
 def _variants(nodes: Nodes, node: Node) -> list[Record]:
-    given = nodes.nodes(node, "hasVariant", "model")
+    given = nodes.variants(node)
     return [_variant(nodes, one, node) for one in given[:_MOST_VARIANTS] if one is not node]
 
 

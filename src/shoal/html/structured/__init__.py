@@ -12,6 +12,7 @@ from shoal.html.page_links import join
 from shoal.html.structured import microdata, rdfa
 from shoal.html.structured.jsonld import objects_in
 from shoal.html.structured.metadata import Metadata, first
+from shoal.html.visible_text import readable_text
 
 _LINKS = 500  # <link> elements that are looked at
 
@@ -19,10 +20,17 @@ _LINKS = 500  # <link> elements that are looked at
 class Structured:
     """The structured data of a page."""
 
-    def __init__(self, tree: LexborHTMLParser, base: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        tree: LexborHTMLParser,
+        base: str,
+        headers: Mapping[str, str] | None = None,
+        url: str | None = None,
+    ) -> None:
         self._tree = tree
         self._headers = headers or {}
-        self.base = base
+        self.base = base  # what links are relative to
+        self.url = url or base
 
     @cached_property
     def jsonld(self) -> list[dict[str, Any]]:
@@ -56,6 +64,12 @@ class Structured:
         ]
         said = [*links, first(self.metadata.opengraph, "og:url")]
         return [self.base, *(url for one in said if one and (url := self.absolute(one)) is not None)]
+
+    @cached_property
+    def headings(self) -> list[str]:
+        """The first headings and the title, as they can be read."""
+        nodes = [*self._tree.tags("h1")[:3], *self._tree.tags("title")[:1]]
+        return [text for node in nodes if (text := readable_text(node)[:500])]
 
     def absolute(self, target: str) -> str | None:
         target = target.strip()

@@ -29,13 +29,18 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": ""}
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nan": None}
 
-# What follows the end of a string. After a name, a colon. After a value, the next name, or the end of its object.
-_NAME = r"""(?:"[^"\\\n]{0,100}"|'[^'\\\n]{0,100}'|[\w$@-]{1,64}+)\s*+:"""
+# What follows the end of a string. After a name, a colon. After a value, the next name, or the end of its object. Names
+# without quotes count only where the text has had some: 'a "fine", wide: 5" screen' has none.
+_QUOTED = r"""(?:"[^"\\\n]{0,100}"|'[^'\\\n]{0,100}')\s*+:"""
+_ANY = rf"(?:{_QUOTED}|[\w$@-]{{1,64}}+\s*+:)"
 _BLANKS = (
     r"(?:\s++|//[^\n]{0,100}+\n|/\*[^*]{0,100}+\*/){0,8}+"  # with short comments: every quote looks ahead
 )
 _AFTER_NAME = re.compile(r"\s*+(?::|\Z)")
-_AFTER_VALUE = re.compile(rf"{_BLANKS}(?:[}}\];]|\Z|,{_BLANKS}(?:[}},]|\Z|{_NAME}))|\s++{_NAME}")
+_AFTER_VALUE = {
+    is_bare: re.compile(rf"{_BLANKS}(?:[}}\];]|\Z|,{_BLANKS}(?:[}},]|\Z|{name}))|\s++{name}")
+    for is_bare, name in ((False, _QUOTED), (True, _ANY))
+}
 _AFTER_ELEMENT = re.compile(
     rf"{_BLANKS}(?:[\]}};]|\Z|,{_BLANKS}(?:[\"'“{{\[\]\d,-]|true|false|null|\Z))|[^\S\n]*+\n\s*+[\"'{{]"
 )
@@ -58,6 +63,7 @@ class _Reader:
         self._names: list[str | None] = []  # of every open object: the one whose value comes next
         self._brackets = {"}": 0, "]": 0}  # open ones, by what closes them
         self._left = _MOST
+        self._has_bare = False  # names without quotes
 
     def values(self) -> list[Any]:
         text, size = self._text, len(self._text)
@@ -127,7 +133,11 @@ class _Reader:
         if self._awaits_name():
             follows = _AFTER_NAME
         else:
-            follows = _AFTER_VALUE if self._open and isinstance(self._open[-1], dict) else _AFTER_ELEMENT
+            follows = (
+                _AFTER_VALUE[self._has_bare]
+                if self._open and isinstance(self._open[-1], dict)
+                else _AFTER_ELEMENT
+            )
         start = at = self._at + 1
         while found := _TO_QUOTE[quote].match(self._text, at):
             at = found.end()
@@ -145,6 +155,7 @@ class _Reader:
             return
         self._at = found.end()
         word = found[0]
+        self._has_bare = self._has_bare or self._awaits_name()
         if word.lower() in _WORDS:
             self._scalar(_WORDS[word.lower()])
         elif word[0] in "-0123456789":

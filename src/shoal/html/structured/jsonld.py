@@ -8,10 +8,10 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from shoal.html.structured.broken_json import read_json
+from shoal.limits import JSONLD_OBJECTS
 
 _TYPE = "application/ld+json"
 _WRAPPINGS = (("<!--", "-->"), ("//", ""), ("<![CDATA[", "]]>"), ("", "//"), ("<!--", "-->"))
-_MOST = 10_000  # objects of a page
 _ESCAPED_QUOTES = ("&quot;", "&#34;", "&#034;", "&#x22;")
 
 
@@ -24,7 +24,7 @@ def objects_in(tree: LexborHTMLParser) -> list[dict[str, Any]]:
         if kind == _TYPE:
             for value in _decoded(script.text()):
                 _collect(value, objects)
-    return objects[:_MOST]
+    return objects[:JSONLD_OBJECTS]
 
 
 def _decoded(text: str) -> list[Any]:
@@ -43,7 +43,7 @@ def _decoded(text: str) -> list[Any]:
 def _collect(value: object, into: list[dict[str, Any]]) -> None:
     """Lists and graphs may hold further ones, as deep as the decoder allows."""
     waiting = [value]
-    while waiting and len(into) < _MOST:
+    while waiting and len(into) < JSONLD_OBJECTS:
         one = waiting.pop()
         if isinstance(one, list):
             waiting += reversed(one)

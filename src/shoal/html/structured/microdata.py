@@ -10,6 +10,8 @@ adds may belong to several items and make circles: how deep and how much is boun
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -17,8 +19,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
 from shoal.html.visible_text import readable_text
+from shoal.limits import DESCRIBED
 
-_MOST = 50_000  # properties of a page, and of all its items together where some are shared
+_SHARED = 20  # times as many may be those of all items together, where itemref shares them
 _DEEPEST = 24  # items in items
 _NAMES = 10  # of one property
 _NESTED_TEXTS = 4  # properties in properties whose text is read: each reads the text of those inside again
@@ -39,9 +42,8 @@ def items_in(tree: LexborHTMLParser, base: str) -> list[dict[str, Any]]:
 class _Items:
     def __init__(self, tree: LexborHTMLParser, base: str) -> None:
         self._base = base
-        self._left = _MOST
-        self._scopes = {node.mem_id: node for node in tree.css("[itemscope]")[:_MOST]}
-        properties = tree.css("[itemprop]")[:_MOST]
+        self._scopes = {node.mem_id: node for node in tree.css("[itemscope]")[:DESCRIBED]}
+        properties = tree.css("[itemprop]")[:DESCRIBED]
         self._properties = {node.mem_id: node for node in properties}
         self._order = {element: place for place, element in enumerate(self._properties)}
         self._ids = self._referenced(tree)
@@ -52,6 +54,7 @@ class _Items:
         for element, above in self._above.items():
             if above is not None:
                 self._inside.setdefault(above, []).append(element)
+        self._left = self._allowed = 1_000 + _SHARED * len(marked)
         self._levels: dict[int, int] = {}
 
     def _referenced(self, tree: LexborHTMLParser) -> dict[str, LexborNode]:
@@ -68,7 +71,7 @@ class _Items:
 
     def all(self) -> list[dict[str, Any]]:
         used = {element for scope in self._scopes for element in self._own(scope) if element in self._scopes}
-        self._left = _MOST
+        self._left = self._allowed
         return [self._item(scope, ()) for scope in self._scopes if scope not in used and self._left > 0]
 
     def _own(self, scope: int) -> list[int]:
@@ -119,10 +122,12 @@ class _Items:
         for name in _PLAIN_VALUES.get(tag, ()):
             if (value := attributes.get(name)) is not None:
                 return value.strip()
-        return readable_text(node) if self._level(element) <= _NESTED_TEXTS else ""
+        if self._level(element) > _NESTED_TEXTS:
+            return ""
+        return (_PRICES.search(attributes.get("itemprop") or "") and price_text(node)) or readable_text(node)
 
     def _level(self, element: int) -> int:
-        """How many properties it is in."""
+        """How many properties with a text it is in."""
         passed: list[int] = []
         at: int | None = element
         while at is not None and at not in self._levels:
@@ -130,9 +135,36 @@ class _Items:
             at = self._above[at]
         level = 0 if at is None else self._levels[at]
         for one in reversed(passed):
-            level += one in self._properties
+            level += one in self._properties and one not in self._scopes
             self._levels[one] = level
         return level
+
+
+_PRICES = re.compile(r"price", re.IGNORECASE)
+_PARTS = 40  # elements of a price
+_CENTS = re.compile(r"\d\d", re.ASCII)
+
+
+def price_text(node: LexborNode) -> str | None:
+    """The text of a price without what is crossed out, and 12<sup>99</sup> as "12.99"; other raised text is a note, and
+    left out. None if nothing is crossed out or raised: then its text will do."""
+    text, is_special = "", False
+    waiting = list(islice(node.iter(include_text=True), _PARTS))
+    for _ in range(_PARTS):
+        if not waiting:
+            break
+        child = waiting.pop(0)
+        if child.tag in ("del", "s", "strike"):
+            is_special = True
+        elif child.tag == "sup":
+            is_special, cents = True, child.text()[:10].strip()
+            text = text.rstrip()
+            text += f".{cents} " if _CENTS.fullmatch(cents) and text[-1:].isdigit() else " "
+        elif child.tag == "-text":
+            text += (child.text_content or "")[:100]
+        else:
+            waiting[:0] = islice(child.iter(include_text=True), _PARTS)
+    return text.strip() if is_special and any(map(str.isdigit, text)) else None
 
 
 _PLAIN_VALUES = {"data": ("value",), "meter": ("value",), "time": ("datetime",)}

@@ -17,10 +17,11 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
-from shoal.html.structured.microdata import add, short
+from shoal.html.structured.microdata import add, price_text, short
 from shoal.html.visible_text import readable_text
+from shoal.limits import DESCRIBED
 
-_MOST = 50_000  # elements with such attributes, and values of all items together where some are shared
+_SHARED = 20  # times as many may be the values of all items together, where some are shared
 _DEEPEST = 24  # items in items
 _NESTED_TEXTS = 4  # properties in properties whose text is read
 _LONGEST = 300  # characters of an address that is put before names
@@ -71,7 +72,6 @@ def items_in(tree: LexborHTMLParser, base: str) -> list[dict[str, Any]]:
 class _Items:
     def __init__(self, root: LexborNode, base: str) -> None:
         self._base = base
-        self._left = _MOST
         self._items: dict[str, dict[str, Any]] = {}
         self._blank = 0
         contexts: dict[int, _Context] = {}
@@ -82,8 +82,9 @@ class _Items:
             if attributes and not _MARKS.isdisjoint(attributes):
                 above = nearest.above(node)
                 contexts[node.mem_id] = self._read(node, attributes, contexts.get(above or 0, around))
-                if len(contexts) >= _MOST:
+                if len(contexts) >= DESCRIBED:
                     break
+        self._left = 1_000 + _SHARED * len(contexts)
 
     def _read(self, node: LexborNode, attributes: dict[str, str | None], around: _Context) -> _Context:
         here = _Context(around.vocab, around.prefixes, around.subject, around.level)
@@ -100,7 +101,9 @@ class _Items:
             ),
             None,
         )
-        names = attributes.get("property") or (attributes.get("rel") if types is not None else None)
+        names = attributes.get("property") or (
+            attributes.get("rel") if not _MOVES.isdisjoint(attributes) else None
+        )
         written = attributes.get("content", attributes.get("datetime"))
         is_value = bool(names) and written is None and "datatype" not in attributes
         if is_value:
@@ -112,13 +115,20 @@ class _Items:
             typed = subject if types is not None else None
         if typed is not None:
             for name in (types or "").split()[:_WORDS]:
-                add(self._items.setdefault(typed, {}), "@type", short(_expanded(name, here)))
+                self._add_type(self._items.setdefault(typed, {}), short(_expanded(name, here)))
         if names:
             value = self._value(node, here, written, target if is_value else None, None if about else typed)
             for name in dict.fromkeys(names.split()[:_WORDS]):
                 add(self._items.setdefault(subject, {}), short(_expanded(name, here)), value)
         here.subject = typed if is_value and typed is not None else subject
         return here
+
+    @staticmethod
+    def _add_type(item: dict[str, Any], name: str) -> None:
+        """Once, though the item may be described at several places."""
+        known = item.get("@type", [])
+        if name != known and (not isinstance(known, list) or (name not in known and len(known) < _WORDS)):
+            add(item, "@type", name)
 
     def _value(
         self, node: LexborNode, here: _Context, written: str | None, target: str | None, typed: str | None
@@ -130,7 +140,10 @@ class _Items:
         if target is not None:
             return _Reference(target)
         here.level += 1
-        return readable_text(node) if here.level <= _NESTED_TEXTS else ""
+        if here.level > _NESTED_TEXTS:
+            return ""
+        is_price = "price" in (node.attributes.get("property") or "").lower()
+        return (is_price and price_text(node)) or readable_text(node)
 
     def _address(self, text: str | None, here: _Context) -> str | None:
         """A URL; a name of RDF such as "_:a", or one with a declared prefix, is taken as it is meant."""
