@@ -28,11 +28,15 @@ from shoal.fetch.challenge import detect
 from shoal.fetch.http_repair import AnswerRepair
 from shoal.html import charset, decoding
 from shoal.html.attribute_bombs import crowded_tag
+from shoal.html.feed import Feed
+from shoal.html.feed_dates import read_date
+from shoal.html.link_header import read_links
 from shoal.html.markup_repair import as_html, mend
 from shoal.html.media import is_html
 from shoal.html.page_links import absolute, in_encoding, largest_number, query_value, with_query_value
 from shoal.html.parsing import allowance
 from shoal.html.robots_meta import header_asks
+from shoal.html.sitemap import Sitemap, sitemaps_in
 from shoal.model import Request, Response, Task
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import kind_of
@@ -118,6 +122,21 @@ def _json(body: bytes) -> None:
         pass
 
 
+def _sources(body: bytes) -> None:
+    """A sitemap or a feed, between its entries, inside of one, and inside of a tag; as text, too."""
+    list(Sitemap(body))
+    for begin in (b"<urlset>", b"<urlset><url><loc>", b"<urlset><url><a "):
+        list(Sitemap(begin + body))
+    for begin in (b"<rss><channel><item>", b"<feed><entry><link ", b'{"items":['):
+        list(Feed(begin + body))
+
+
+def _header_links(text: bytes) -> None:
+    for begin in ("", "<a>; ", '<a>; rel="'):
+        read_links({"Link": begin + _text(text)}, URL)
+        read_date(_text(text))
+
+
 def _links(body: bytes) -> None:
     text = _text(body)
     absolute(URL, [text])
@@ -176,6 +195,7 @@ PAGES = (
     Reader("challenge", _challenge),
     Reader("classify", _kind),
     Reader("json", _json),
+    Reader("sitemap", _sources),
 )
 
 TEXTS = (
@@ -196,6 +216,9 @@ TEXTS = (
         lambda text: (query_value(URL + "?" + _text(text), "p"), with_query_value(_text(text), "p", "1")),
     ),
     Reader("answer", _mend),
+    Reader("link header", _header_links),
+    Reader("sitemap as text", lambda text: list(Sitemap(b"https://a.example/" + text))),
+    Reader("sitemaps in robots.txt", lambda text: sitemaps_in(text, most=10**9)),
     Reader("robots tag", lambda text: header_asks([_text(text)], "shoal")),
     Reader("userinfo", lambda text: without_secrets(_text(text))),
     Reader("escalation", lambda text: pattern_of(URL + _text(text))),

@@ -54,6 +54,12 @@ XML = (
     b"</link>", b"</item>", b"<feed xmlns='http://www.w3.org/2005/Atom'>", b"<?a", b"?>", b"<html>", b"<script/>",
     *HTML,
 )
+SOURCES = (
+    b"<urlset>", b"<url>", b"</url>", b"<loc>", b"</loc>", b"https://a.example/", b"<lastmod>", b"2026-01-31",
+    b"T10:00:00Z", b"<sitemap>", b"<sitemapindex>", b"<image:image>", b"<image:loc>", b"<xhtml:link href='",
+    b"<entry>", b"<item>", b"<guid>", b"<pubDate>", b"Sat, 31 Jan 2026 10:00:00 GMT", b'"items":[', b'"url":"',
+    b'"next_url":', b'; rel="next"', b"<a>", b"Sitemap: ", b"\x1f\x8b\x08", *XML,
+)
 HEADERS = (
     b"200\n", b"301\n", b"304\n", b"403\n", b"429\n", b"503\n", b"0\n", b"999\n", b"9999\n", b"\n\n", b": ",
     b"\nLocation: ", b"\nRetry-After: ", b"\nSet-Cookie: k=s3cret", b"\nset-cookie: s3cret",
