@@ -82,6 +82,16 @@ def test_a_site_without_code_and_then_what_has_changed(cli: Cli, shop: Shop, tmp
     assert sorted(set(shop.requests)) == ["GET /a.xml", "GET /index.xml", "GET /p/2", "GET /robots.txt"]
 
 
+def test_a_site_without_a_robots_txt_is_asked_for_the_usual_sitemap(cli: Cli, tmp_path: Path) -> None:
+    with ServedFolder(
+        {"/p/1": "<title>x</title>", "/sitemap.xml": "<urlset><url><loc>/p/1</loc></url></urlset>"}
+    ) as site:
+        code, _, said = cli("crawl", "--sitemap", site.url, "--rate", "0", "-o", "a.jsonl")
+    assert code == 0, said
+    assert paths(tmp_path / "a.jsonl") == ["/p/1"]
+    assert "robots.txt without a sitemap 1" in said
+
+
 def test_a_feed_and_a_table(cli: Cli, shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "more.csv").write_text(f"sku,page\n1,{shop.url}p/5\n2,junk:\n")
     trusted = ("--allow-network", "127.0.0.0/8", "--rate", "0", "--depth", "0")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -182,6 +184,26 @@ async def test_a_feed_larger_than_any_is_cut_and_counted() -> None:
     many = "".join(f"<item><link>{SITE}/{number}</link></item>" for number in range(10 * SITEMAP_ENTRIES + 3))
     found, page = await handled(f"<rss>{many}</rss>", Feed(MAP).request())
     assert (len(found), page._counts["feed entries cut"]) == (10 * SITEMAP_ENTRIES, 3)
+
+
+@pytest.mark.parametrize("junk", ["<", "<a>", "<url/>", "<!-- -->", "x\n"])
+async def test_a_hostile_file_leaves_turns_to_others(junk: str) -> None:
+    body = ("" if junk == "x\n" else "<urlset>") + junk * ((1 << 20) // len(junk))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    running = asyncio.create_task(others())
+    for source in (Sitemap(MAP), Feed(MAP)) if junk.startswith("<") else (Sitemap(MAP),):
+        turns = 0
+        with suppress(SpiderError):
+            await handled(body, source.request())
+        assert turns >= len(body) // (128 * 1024)
+    running.cancel()
 
 
 async def test_robots_txt_leads_to_sitemaps_wherever_they_are() -> None:

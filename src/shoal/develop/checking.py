@@ -174,12 +174,6 @@ def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:
         request = Request(entry) if isinstance(entry, str) else entry
         if isinstance(request, Source):
             request = request.request()
-            for name in handlers_of_entries(request):
-                if not spider.has_handler(name):
-                    bad += 1
-                    yield Finding(
-                        "start", "wrong", f"{entry}: there is no handler {name!r}", where=spider.name
-                    )
         if isinstance(refused := admission.admit(request), Refused):
             bad += 1
             found = f"{refused.url}: refused ({refused.reason}), so a crawl would not fetch it"
@@ -216,7 +210,7 @@ def _check_handlers(
                 continue  # a function that another spider uses
             bad += 1
             yield _no_handler(spider, name, where)
-    for name in {entry.handler for entry in _requests(spider)} - named - {""}:
+    for name in set(_start_handlers(spider)) - named - {""}:
         named.add(name)
         if name and name not in spider.handlers:
             bad += 1
@@ -259,9 +253,13 @@ def _name_used(use: HandlerUse, module: ModuleType, spider: Spider) -> str | Non
     return name if isinstance(name, str) else None
 
 
-def _requests(spider: Spider) -> Iterator[Request]:
-    if isinstance(spider.start, list | tuple):
-        yield from (entry for entry in spider.start if isinstance(entry, Request))
+def _start_handlers(spider: Spider) -> Iterator[str]:
+    """The handlers that the start names."""
+    for entry in () if callable(spider.start) else spider.listed_starts():
+        if isinstance(entry, Source):
+            yield from handlers_of_entries(entry.request())
+        elif isinstance(entry, Request | Table):
+            yield entry.handler
 
 
 def _first_lines(spider: Spider) -> dict[tuple[Path, int], str]:

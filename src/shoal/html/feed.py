@@ -65,6 +65,10 @@ class Feed:
         return self._problem or self._text.problem
 
     def __iter__(self) -> Iterator[FeedEntry | NextPage]:
+        return (entry for entry in self.read() if entry is not None)
+
+    def read(self) -> Iterator[FeedEntry | NextPage | None]:
+        """The entries, and None from time to time, as `Sitemap.read`."""
         pieces = iter(self._text)
         first = ""
         for piece in pieces:
@@ -76,10 +80,10 @@ class Feed:
         elif first.startswith("<"):
             stream = XmlStream(chain([first], pieces), FEED_ENTRIES)
             for element in stream:
-                entry = feed_entry(element, stream)
+                entry = feed_entry(element, stream) if element is not None else None
                 if isinstance(entry, FeedEntry) and not entry.url:
                     self.broken += 1
-                elif entry is not None:
+                elif entry is not None or element is None:
                     yield entry
             self.cut += stream.cut
             self.kind = stream.root if stream.root in (*FEED_ENTRIES, "html") else "xml"

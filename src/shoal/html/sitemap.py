@@ -54,6 +54,10 @@ class Sitemap:
         return self._text.problem
 
     def __iter__(self) -> Iterator[SitemapEntry]:
+        return (entry for entry in self.read() if entry is not None)
+
+    def read(self) -> Iterator[SitemapEntry | None]:
+        """The entries, and None from time to time: whoever reads a hostile file can do something else meanwhile."""
         pieces = iter(self._text)
         first = ""
         for piece in pieces:
@@ -67,9 +71,12 @@ class Sitemap:
         else:
             self.kind = "empty"
 
-    def _xml(self, pieces: Iterable[str]) -> Iterator[SitemapEntry]:
+    def _xml(self, pieces: Iterable[str]) -> Iterator[SitemapEntry | None]:
         stream = XmlStream(pieces, _ENTRIES)
         for element in stream:
+            if element is None:
+                yield None
+                continue
             entry = _entry(element, stream)
             if entry is not None and entry.url:
                 yield entry
@@ -80,9 +87,12 @@ class Sitemap:
         if stream.root in _NAMES:
             self.kind = "urlset"
 
-    def _lines(self, pieces: Iterable[str]) -> Iterator[SitemapEntry]:
+    def _lines(self, pieces: Iterable[str]) -> Iterator[SitemapEntry | None]:
         self.kind = "text"
         for line in text_lines(pieces):
+            if line is None:
+                yield None
+                continue
             url = line.strip()
             if not url or url.startswith("#"):
                 continue
@@ -95,17 +105,18 @@ class Sitemap:
 def sitemaps_in(robots: bytes, *, most: int) -> list[str]:
     """The sitemaps that a robots.txt names, each once."""
     lines = text_lines(TextPieces(robots[:most], most=most))
-    found = (_ROBOTS_LINE.match(line) for line in lines)
+    found = (_ROBOTS_LINE.match(line) for line in lines if line)
     return list(dict.fromkeys(match[1] for match in found if match))
 
 
-def text_lines(pieces: Iterable[str]) -> Iterator[str]:
-    """The lines of a text, each cut to what an entry may have."""
+def text_lines(pieces: Iterable[str]) -> Iterator[str | None]:
+    """The lines of a text, each cut to what an entry may have; None where a piece ends."""
     rest = ""
     for piece in pieces:
         lines = (rest + piece).replace("\r", "\n").split("\n")
         rest = lines.pop()[: ENTRY_TEXT + 1]
         yield from lines
+        yield None
     if rest:
         yield rest
 

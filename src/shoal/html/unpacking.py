@@ -11,6 +11,7 @@ from shoal.html.decoding import NOT_DECODED, USER_DEFINED, mark_of
 
 _GZIP = b"\x1f\x8b\x08"
 _PIECE = 64 * 1024
+_MEMBERS = 10_000  # gzip files in one: some programs begin a new one after 64 KB
 _HEAD = 4 * 1024  # bytes by which the encoding is known
 
 
@@ -51,8 +52,11 @@ class TextPieces:
 
     def _unpacked(self) -> Iterator[bytes]:
         """Also of several gzip files, one after the other. What follows them and is none is padding."""
-        rest = memoryview(self._body)
+        rest, members = memoryview(self._body), 0
         while rest[:3] == _GZIP:
+            members += 1
+            if members > _MEMBERS:
+                return self._cut(f"more than {_MEMBERS:,} gzip files in one")
             unpacker = zlib.decompressobj(wbits=31)
             while not unpacker.eof:
                 waiting = unpacker.unconsumed_tail

@@ -27,6 +27,7 @@ _TAG = re.compile(
 _ATTRIBUTE = re.compile(r"""(?<![^\s=/"'])([^\s=/"']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'/>]++))""")
 _REFERENCE_LENGTH = 34
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
+_PIECE = ("piece", "", "")
 _SPECIAL = ("!", "?")
 _SECTIONS = {"<!--": "-->", "<![CDATA[": "]]>", "<?": ">"}
 
@@ -95,10 +96,13 @@ class XmlStream:
         self.root_attributes: dict[str, str] = {}
         self.cut = 0
 
-    def __iter__(self) -> Iterator[Element]:
+    def __iter__(self) -> Iterator[Element | None]:
+        """None stands for a piece that was read: a document may have many without an entry."""
         for kind, name, text in _tokens(self._pieces):
             if kind == "text":
                 self._add_text(name)
+            elif kind == "piece":
+                yield None
             elif kind == "end":
                 if (done := self._close(self._named(name))) is not None:
                     yield done
@@ -210,7 +214,7 @@ class XmlStream:
 
 
 def _tokens(pieces: Iterator[str]) -> Iterator[tuple[str, str, str]]:
-    """("start", name, attributes), ("end", name, "") and ("text", text, "")."""
+    """("start", name, attributes), ("end", name, "") and ("text", text, ""); ("piece", "", "") where one ends."""
     rest, at = next(pieces, ""), 0
     while True:
         begin = rest.find("<", at)
@@ -226,11 +230,13 @@ def _tokens(pieces: Iterator[str]) -> Iterator[tuple[str, str, str]]:
             if piece is None:
                 return
             rest, at = kept + piece, 0
+            yield _PIECE
             continue
         if begin > at:
             yield "text", _unescaped(rest[at:begin]), ""
         if len(rest) - begin < 9 and (piece := next(pieces, None)) is not None:
             rest, at = rest[begin:] + piece, 0  # so that "<![CDATA[" is in one piece
+            yield _PIECE
             continue
         at = begin
         if rest[begin + 1 : begin + 2] in _SPECIAL:
@@ -240,6 +246,7 @@ def _tokens(pieces: Iterator[str]) -> Iterator[tuple[str, str, str]]:
             else:
                 section = _doctype(rest, begin + 2, pieces)
             for rest, at, inside in section:  # noqa: B007
+                yield _PIECE
                 if opening == "<![CDATA[" and inside:
                     yield "text", inside, ""
             continue
@@ -250,6 +257,7 @@ def _tokens(pieces: Iterator[str]) -> Iterator[tuple[str, str, str]]:
             is_short = len(rest) - begin <= _TAG_LENGTH
             if is_open and is_short and (piece := next(pieces, None)) is not None:
                 rest, at = rest[begin:] + piece, 0
+                yield _PIECE
                 continue
             yield "text", "<", ""
             at = begin + 1

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -33,7 +33,9 @@ from shoal.text import pack
 if TYPE_CHECKING:
     from shoal.spider.page import Page
 
-_OFTEN = 100  # entries between two turns of the event loop
+T = TypeVar("T")
+
+_OFTEN = 50  # entries between two turns of the event loop
 _PART_BYTES = 16 * MB  # of the requests of a part
 _ALL = 10 * SITEMAP_ENTRIES  # entries that are queued at once, if a file is another one each time
 _CHANGES = 3  # times that a file may have changed while it was read
@@ -76,7 +78,7 @@ async def feed(page: Page) -> AsyncIterator[Request]:
     note = read_note(page.meta)
     part = _Part(page, note, FEED, most=_ALL)
     document, following, fresh = Feed(page.body, page.headers.get("Content-Type", "")), "", 0
-    for entry in document:
+    async for entry in _with_turns(document.read()):
         if isinstance(entry, NextPage):
             following = following or entry.url
             continue
@@ -88,8 +90,6 @@ async def feed(page: Page) -> AsyncIterator[Request]:
         for request in part.take(SitemapEntry(entry.url, lastmod=lastmod, details=entry.details)):
             fresh += 1
             yield request
-        if part.read % _OFTEN == 0:
-            await asyncio.sleep(0)
     _check_kind(page, part, document, "feed")
     if document.kind == "json" and document.problem:
         raise SpiderError(f"{page.url} is no feed: {document.problem}")
@@ -126,12 +126,10 @@ class _Part:
         self.read = self.unchanged = 0
         self.has_changed = False  # the entries that were read before are others now
 
-    async def requests(self, document: Iterable[SitemapEntry]) -> AsyncIterator[Request]:
+    async def requests(self, document: Sitemap) -> AsyncIterator[Request]:
         note = self._note
-        for entry in document:
+        async for entry in _with_turns(document.read()):
             self.read += 1
-            if self.read % _OFTEN == 0:
-                await asyncio.sleep(0)
             if self.is_full:
                 if note.changes < _CHANGES:
                     yield self._rest()
@@ -247,6 +245,15 @@ class _Part:
         if document.problem:
             page.count(f"{self._reader.removeprefix('shoal:')}s cut")
             page.log.warning("%s is not read to its end: %s", page.url, document.problem)
+
+
+async def _with_turns(entries: Iterator[T | None]) -> AsyncIterator[T]:
+    """The entries, with turns for the rest of the process: a hostile file may keep a processor busy for a while."""
+    for number, entry in enumerate(entries):
+        if entry is None or number % _OFTEN == 0:
+            await asyncio.sleep(0)
+        if entry is not None:
+            yield entry
 
 
 def _follow(page: Page, url: str, note: SourceNote, reader: str, **changed: Any) -> Request:

@@ -91,11 +91,16 @@ class Table:
         return f"<Table {self._shown}>"
 
     @property
+    def handler(self) -> str:
+        """The name of the handler of its pages."""
+        return self._handler if isinstance(self._handler, str) else name_of_handler(self._handler)
+
+    @property
     def _shown(self) -> str:
         return without_secrets(self._address)
 
     async def requests(self, at: StartPlace) -> AsyncGenerator[Request, None]:
-        handler = self._handler if isinstance(self._handler, str) else name_of_handler(self._handler)
+        handler = self.handler
         is_server = self._address.startswith(_POSTGRES)
         column, at.line = "", int(_ending(self.path) in _DELIMITERS)  # of the names of the columns
         at.file = None if self.is_query else self.path

@@ -31,6 +31,9 @@ from shoal.fetch.challenge import detect
 from shoal.fetch.http_repair import AnswerRepair
 from shoal.html import charset, decoding
 from shoal.html.attribute_bombs import crowded_tag
+from shoal.html.feed import Feed
+from shoal.html.feed_dates import read_date
+from shoal.html.link_header import read_links
 from shoal.html.markup_repair import as_html, mend
 from shoal.html.media import is_html
 from shoal.html.page_facts import links_in_header, word_count
@@ -40,6 +43,7 @@ from shoal.html.records.availability import availability_of
 from shoal.html.records.dates import iso_date, iso_duration
 from shoal.html.records.prices import parse_price
 from shoal.html.robots_meta import directives, header_asks
+from shoal.html.sitemap import Sitemap, sitemaps_in
 from shoal.html.structured.broken_json import read_json
 from shoal.model import Request, Response, Task
 from shoal.policy.escalation import pattern_of
@@ -157,6 +161,18 @@ def _json(body: bytes) -> None:
         pass
 
 
+def _sources(body: bytes) -> None:
+    """Inside an entry of a sitemap, and inside a tag of a feed."""
+    list(Sitemap(b"<urlset><url><loc>" + body))
+    list(Feed(b"<feed><entry><link " + body))
+
+
+def _header_links(text: bytes) -> None:
+    for begin in ("", "<a>; ", '<a>; rel="'):
+        read_links({"Link": begin + _text(text)}, URL)
+        read_date(_text(text))
+
+
 def _links(body: bytes) -> None:
     text = _text(body)
     absolute(URL, [text])
@@ -217,6 +233,7 @@ PAGES = (
     Reader("challenge", _challenge),
     Reader("classify", _kind),
     Reader("json", _json),
+    Reader("sitemap", _sources),
 )
 
 TEXTS = (
@@ -237,6 +254,9 @@ TEXTS = (
         lambda text: (query_value(URL + "?" + _text(text), "p"), with_query_value(_text(text), "p", "1")),
     ),
     Reader("answer", _mend),
+    Reader("link header", _header_links),
+    Reader("sitemap as text", lambda text: list(Sitemap(b"https://a.example/" + text))),
+    Reader("sitemaps in robots.txt", lambda text: sitemaps_in(text, most=10**9)),
     Reader("robots tag", lambda text: header_asks([_text(text)], "shoal")),
     Reader("robots directives", lambda text: directives([_text(text)], None)),
     Reader("link header", lambda text: list(links_in_header(_text(text)))),

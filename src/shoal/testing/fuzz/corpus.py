@@ -103,6 +103,13 @@ ORDINARY: Mapping[str, Sequence[bytes]] = {
         b"\n2026-01-02T10:00:00+02:00",
     ),
     "xml": (_PAGE, _FEED, b"<?xml version='1.0' encoding='koi8-r'?><a b='\xc1'>\xc1</a>", b""),
+    "sources": (
+        b"<urlset><url><loc>https://a.example/1</loc><lastmod>2026-01-31</lastmod></url></urlset>",
+        b"https://a.example/1\nhttps://a.example/2\n",
+        _FEED,
+        b'{"items":[{"url":"https://a.example/1","title":"x"}]}',
+        b'<https://a.example/2>; rel="next"; title="a, b"',
+    ),
     "answers": (
         b"200\nContent-Type: text/html\n\n" + _PAGE,
         b"429\nRetry-After: 5\nSet-Cookie: sid=s3cret\n\nslow down",

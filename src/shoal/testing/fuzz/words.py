@@ -76,6 +76,12 @@ PRICES = (
     b"http://schema.org/", b"InStock", b"2026-01-02", b"T10:00:00Z", b"+02:00", b"Jan", b"2 May 2026", b"PT1H", b"\n",
     *_ODD,
 )
+SOURCES = (
+    b"<urlset>", b"<url>", b"</url>", b"<loc>", b"</loc>", b"https://a.example/", b"<lastmod>", b"2026-01-31",
+    b"T10:00:00Z", b"<sitemap>", b"<sitemapindex>", b"<image:image>", b"<image:loc>", b"<xhtml:link href='",
+    b"<entry>", b"<item>", b"<guid>", b"<pubDate>", b"Sat, 31 Jan 2026 10:00:00 GMT", b'"items":[', b'"url":"',
+    b'"next_url":', b'; rel="next"', b"<a>", b"Sitemap: ", b"\x1f\x8b\x08", *XML,
+)
 HEADERS = (
     b"200\n", b"301\n", b"304\n", b"403\n", b"429\n", b"503\n", b"0\n", b"999\n", b"9999\n", b"\n\n", b": ",
     b"\nLocation: ", b"\nRetry-After: ", b"\nSet-Cookie: k=s3cret", b"\nset-cookie: s3cret",

@@ -32,6 +32,7 @@ _ALL = (
     replace(_pure("xml", pages.xml, words.XML, 2048), floor=0.1),
     replace(_pure("structured", pages.structured, words.STRUCTURED, 2048), floor=0.1),
     _pure("prices", pages.prices, words.PRICES, 512),
+    _pure("sources", pages.sources, words.SOURCES, 2048),
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),
     _pure("decodings", answers.decodings),

@@ -11,12 +11,16 @@ from shoal.admit import Admission
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.html import charset, decoding
+from shoal.html.feed import Feed, FeedEntry
+from shoal.html.feed_dates import read_date
+from shoal.html.link_header import read_links
 from shoal.html.media import is_html, kind_of
 from shoal.html.records import FIELDS
 from shoal.html.records.availability import AVAILABILITIES, availability_of
 from shoal.html.records.currencies import CODES
 from shoal.html.records.dates import iso_date, iso_duration
 from shoal.html.records.prices import parse_price
+from shoal.html.sitemap import Sitemap, sitemaps_in
 from shoal.model import Request, Response, Task
 from shoal.settings import Settings
 from shoal.sink.items import encode_row
@@ -27,6 +31,7 @@ from shoal.spider.page import Page
 from shoal.spider.spider import Handler
 from shoal.testing.fuzz.target import as_text, lines
 from shoal.testing.fuzz.targets.texts import check_sent
+from shoal.text import pack
 
 _URL = "https://a.example/dir/page"
 _TASK = Task(_URL, host="a.example")
@@ -62,6 +67,24 @@ def media(data: bytes) -> None:
     assert not (page.is_html and page.is_xml)
     assert is_html("text/html", body) != (kind_of("text/html", body) == "xml")
     assert kind_of("text/xml", body) in ("xml", "xhtml")
+
+
+def sources(data: bytes) -> None:
+    """Of any bytes a sitemap or a feed gives entries that can be stored, whole or within a broken one."""
+    for begin in (b"", b"<urlset>", b"<sitemapindex><sitemap>", b"\x1f\x8b\x08"):
+        for entry in Sitemap(begin + data):
+            assert entry.url
+            entry.url.encode("utf-8")
+            pack(entry.details)
+            read_date(entry.lastmod)
+    for begin in (b"", b"<rss><item>", b'{"items":[{"url":"'):
+        for found in Feed(begin + data):
+            assert found.url
+            if isinstance(found, FeedEntry):
+                pack(found.details)
+    for link in read_links({"Link": as_text(data)}, _URL):
+        assert link.url.startswith(("http://", "https://"))
+    sitemaps_in(data, most=1000)
 
 
 def html(data: bytes) -> None:
