@@ -66,8 +66,7 @@ def read_targets(
         return SpiderSource(name="", spec=spec, arguments=tuple(arguments or ()))
     if not words and input_file is None:
         raise UsageError(
-            "nothing to crawl: give URLs, a spider (FILE.py, FILE.toml or module:name) or -i FILE; see "
-            "shoal crawl --help"
+            "nothing to crawl: give URLs, a spider (FILE.py or module:name) or -i FILE; see shoal crawl --help"
         )
     urls = tuple(as_url(word) for word in words)
     listed = listed_in(input_file)

@@ -163,8 +163,6 @@ def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:
                     "start", "wrong", f"there is no file {entry}", "write it, or name another", spider.name
                 )
             continue
-        if not isinstance(entry, str | Request):
-            continue  # a sitemap or a feed
         request = entry if isinstance(entry, Request) else Request(entry)
         if isinstance(refused := admission.admit(request), Refused):
             bad += 1

@@ -151,7 +151,6 @@ class Handling:
                 monotonic=self._clock.monotonic,
             )
             yielded = self._directives.apply(page, yielded, self._tally)
-            self._deal(yielded.requests)
             if self._links is not None:
                 self._check(handler, yielded.requests)
             items: Sequence[object] = yielded.items
@@ -185,16 +184,6 @@ class Handling:
             found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
         counts = self._counts(task, page._counts)
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
-
-    def _deal(self, requests: list[Request]) -> None:
-        """Requests that name no handler, such as those of a sitemap, get the one that the spider has for their URL."""
-        if (route := self._spider.route) is not None:
-            for place, request in enumerate(requests):
-                if (
-                    not request.handler
-                    and (url := join(request.base or request.url, request.url)) is not None
-                ):
-                    requests[place] = replace(request, handler=route(url, None))
 
     def _fetches(self, lease: Lease, handler: Handler) -> PageFetches | None:
         """What the page of that lease sends its requests with."""
