@@ -64,6 +64,7 @@ class Field:
         self._regex = re.compile(table.regex) if table.regex else None
         self._path = json_path(table.json) if table.json and _is_inside(table) else None
         self._clean: Step | None = cleaner(table.clean)
+        self._convert = converter(table.type, table.format)
 
     def read(self, look: Look, scope: Scope, reading: Reading, name: str) -> Any:
         """The value, or the default. What is required and missing is noted in `reading`."""
@@ -95,14 +96,14 @@ class Field:
         return self._plain(look, scope)
 
     def _plain(self, look: Look, scope: Scope) -> tuple[Any, str]:
-        convert = converter(self._table.type, self._table.format, lambda: look.page.base)
+        convert, base = self._convert, look.page.base
         unreadable = ""
         kept: list[Any] = []
         for value in self._cleaned(look, scope):
             if value in _EMPTY:
                 continue
             try:
-                read = convert(value)
+                read = convert(value, base)
             except Unreadable as error:
                 unreadable = unreadable or str(error)
                 continue
