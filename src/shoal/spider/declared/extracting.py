@@ -250,14 +250,16 @@ def _of_data(table: FieldTable) -> Find | None:
     return None
 
 
-def _of_elements(elements: Callable[[Look, Scope], Iterable[Any]], table: FieldTable, named: str) -> Find:
+def _of_elements(elements: Callable[[Look, Scope], list[Any]], table: FieldTable, named: str) -> Find:
     attribute = table.attr or named
 
     def find(look: Look, scope: Scope) -> Iterator[Any]:
-        for one in elements(look, scope):
-            if attribute:
-                yield attribute_of(one, attribute)
-            elif table.type == "html":
+        found = elements(look, scope)
+        if attribute:
+            yield from (attribute_of(one, attribute) for one in found)
+            return
+        for one in look.readable(found, scope):
+            if table.type == "html":
                 yield markup_of(one)
             elif table.type == "bool" and table.regex is None:
                 yield True  # it is there
