@@ -118,3 +118,5 @@ ARGUMENTS = 4_000  # characters of a spider's arguments, which are noted with th
 # -- spiders that are written as TOML
 TOML_FILE = 16 * MB  # bytes of a file: 10,000 sites with fields of their own. Beyond: refused
 FIELD_VALUES = 10_000  # values of a field, or objects of `each`, on one page. Beyond: cut, and counted
+# Times that elements are read, on average: those inside others each time. Beyond: cut, and counted
+FIELD_WORK = 20

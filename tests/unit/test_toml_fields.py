@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import tomllib
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -313,3 +314,21 @@ def test_the_short_form_is_a_selector() -> None:
     text = 'start = "https://a.example/"\n[handler.it.fields]\na = "h1"\n"b c" = ["h2", "h3"]'
     file = SpiderFile(Path("x.toml"), text, tomllib.loads(text))
     assert list(file_spider(file).handlers) == ["it"]
+
+
+def test_elements_inside_each_other_take_linear_time() -> None:
+    """Each has the text of all that are in it."""
+    spider = declared(
+        START + '[handler.it.fields]\nall = { css = "li", list = true }\nfirst = "li.none, b"\n'
+        'o = { each = "ul", fields = { l = { css = "li", list = true } } }'
+    )
+
+    def seconds(number: int) -> float:
+        at = page("<ul><li>x" * number, URL)
+        began = time.process_time()
+        yielded(spider, at)
+        assert number < 1_000 or at._counts[VALUES_CUT]
+        return time.process_time() - began
+
+    seconds(100)
+    assert seconds(8_000) < 10 * max(seconds(2_000), 0.01)

@@ -310,7 +310,7 @@ def test_templates_in_a_long_row() -> None:
 class FakeSitemap:
     """What `shoal.Sitemap` takes."""
 
-    def __init__(self, url: str, *, include: object, exclude: object, since: object, handler: str) -> None:
+    def __init__(self, url: str, *, include: object, exclude: object, since: object, handler: object) -> None:
         self.given = (url, include, exclude, since, handler)
 
 
@@ -328,6 +328,7 @@ def test_sitemaps_take_what_fits_a_match(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     first, second = (one.given for one in spider.start)  # type: ignore[union-attr]
     assert second == ("https://a.example/s2.xml", [], first[2], "last", "news")
+    assert list(first[4].values()) == ["product", "product", "news"]
     [include], [exclude] = first[1], first[2]
     urls = [
         "https://a.example/p/1?x=2",

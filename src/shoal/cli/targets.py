@@ -34,7 +34,7 @@ def spider_source(word: str, arguments: Sequence[str] | None = None) -> SpiderSo
     """The spider that a word of the command line means, with its arguments (`-a`)."""
     spec = spider_meant(word)
     if spec is None:
-        raise UsageError(f"{word} is no spider: give FILE.py, FILE.py:name or module:name")
+        raise UsageError(f"{word} is no spider: give FILE.py, FILE.py:name, FILE.toml or module:name")
     return SpiderSource(name="", spec=spec, arguments=tuple(arguments or ()))
 
 

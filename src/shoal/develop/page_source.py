@@ -68,7 +68,8 @@ async def find_page(
     if isinstance(target, str):
         if (path := saved_file(target)) is not None:
             return read_saved(path, spider, settings)
-        target = Request(url=typed_url(target), handler=handler)
+        url = typed_url(target)
+        target = Request(url, handler or _dealt(spider, url))
         typed = [*typed, target.url]
     admission = _admission(spider, settings, target.url)
     task = admission.admit(target)
@@ -90,6 +91,11 @@ async def find_page(
         )
     typed = [*typed, *(spider.start_urls_known() if spider is not None else ())]
     return await _fetch(target, spider, settings, cache, browser, typed, stays_open)
+
+
+def _dealt(spider: Spider | None, url: str) -> str:
+    """The handler that the spider has for a URL; "": its first."""
+    return "" if spider is None or spider.route is None else spider.route(url, None)
 
 
 def _admission(spider: Spider | None, settings: Settings, url: str) -> Admission:
@@ -128,7 +134,7 @@ def read_saved(path: Path, spider: Spider | None, settings: Settings) -> Found:
     starts = spider.start_urls_known() if spider is not None else []
     saved = saved_page.read_saved(path, url=starts[0] if starts else "")
     url, response = saved.task.url, saved.response
-    task = _admission(spider, settings, url).admit(Request(url=url))
+    task = _admission(spider, settings, url).admit(Request(url, _dealt(spider, url)))
     if isinstance(task, Refused):
         task = Task(url, host=host_key(url))
     task = replace(task, hops=saved.task.hops)

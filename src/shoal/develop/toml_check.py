@@ -6,6 +6,8 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+
 from shoal.config import load
 from shoal.develop import code_secrets
 from shoal.develop.findings import Finding
@@ -19,10 +21,10 @@ from shoal.spider.declared.checks import site_problems
 from shoal.spider.declared.compiling import file_spider, site_spider
 from shoal.spider.declared.extracting import split_pseudo
 from shoal.spider.declared.file_model import HandlerTable
-from shoal.spider.declared.opening import split_address
-from shoal.spider.declared.reading_file import SpiderFile, is_settings, read_file, walk
+from shoal.spider.declared.opening import no_site, split_address
+from shoal.spider.declared.reading_file import Site, SpiderFile, is_settings, read_file, walk
 from shoal.spider.declared.validating import Problem
-from shoal.spider.declared.whole_file import whole_problems
+from shoal.spider.declared.whole_file import SiteIndex, whole_problems
 from shoal.spider.loading import load_spider, on_path
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider, shown
@@ -63,7 +65,7 @@ def check_toml(
     if any(not problem.is_warning for problem in problems):
         return [*_told(file, problems), *_secrets(file)]
     if name and name not in file.sites:
-        raise UsageError(f"no site {name!r} in {path}; it has {', '.join(file.sites)}")
+        raise no_site(file, name)
     apart = list(whole_problems(file)) if file.has_sites and not name else []
     findings = [_loaded(file), *_told(file, [*problems, *apart])]
     try:
@@ -72,7 +74,7 @@ def check_toml(
         return [*findings, Finding("loads", "wrong", str(error))]
     for spider in spiders:
         findings += check_settings(spider, config, flags, environ)
-    return [*findings, *_keys(file), *_selectors(file, pages), *_secrets(file)]
+    return [*findings, *_keys(file), *_selectors(file, name, pages), *_secrets(file)]
 
 
 def _spiders(file: SpiderFile, name: str, *, whole: bool) -> list[Spider]:
@@ -119,41 +121,39 @@ def _keys(file: SpiderFile) -> Iterator[Finding]:
 # -- selectors on saved pages
 
 
-def _selectors(file: SpiderFile, folder: Path) -> Iterator[Finding]:
+def _selectors(file: SpiderFile, name: str, folder: Path) -> Iterator[Finding]:
+    """The selectors of a site are tried on the saved pages of that site."""
     pages, unreadable = saved_pages(folder)
     yield from unreadable
-    if not pages:
-        said = f"all can be read; none was tried: no saved pages in {folder}"
+    index = SiteIndex(file.sites.values()) if file.has_sites else None
+    tried: dict[tuple[str | int, ...], tuple[SelectorUse, bool]] = {}
+    for site in [file.sites[name]] if name else file.sites.values():
+        own = [page for page in pages if index is None or index.site_of(page.url) == site.name]
+        for path, kind, text in _uses(site) if own else ():
+            at = file.place_in(site, path)
+            use = SelectorUse(file.place(at).line, kind, text)
+            before = tried.get(at, (use, False))[1]
+            tried[at] = use, before or _is_found(use, own)
+    if not tried:
+        said = f"all can be read; none was tried: no saved pages of its sites in {folder}"
         yield Finding("selectors", "ok", said, f"shoal keep URL {folder} saves one")
         return
-    tried = found = 0
-    for path, kind, text in _uses(file):
-        line = file.place(path).line
-        tried += 1
-        if _is_found(SelectorUse(line, kind, text), pages):
-            found += 1
-            continue
-        said = (
-            f"{'.'.join(map(str, path))}: {kind} {text!r} finds nothing on {plural(len(pages), 'saved page')}"
-        )
-        yield Finding(
-            "selectors",
-            "warning",
-            said,
-            "look at a page with shoal shell, or keep one where it finds something",
-            f"{shown(str(file.path))}:{line}",
-        )
-    pages_said = plural(len(pages), "saved page")
-    yield Finding("selectors", "ok", f"{found} of {tried} find something on {pages_said} in {folder}")
+    for path, (use, is_found) in tried.items():
+        if not is_found:
+            said = f"{'.'.join(map(str, path))}: {use.kind} {use.text!r} finds nothing on saved pages of its site"
+            do = "look at a page with shoal shell, or keep one where it finds something"
+            yield Finding("selectors", "warning", said, do, f"{shown(str(file.path))}:{use.line}")
+    found = sum(is_found for _, is_found in tried.values())
+    yield Finding("selectors", "ok", f"{found} of {len(tried)} find something on saved pages in {folder}")
 
 
-def _uses(file: SpiderFile) -> Iterator[tuple[tuple[str | int, ...], Kind, str]]:
-    for path, value in walk(file.document):
+def _uses(site: Site) -> Iterator[tuple[tuple[str | int, ...], Kind, str]]:
+    for path, value in walk(msgspec.to_builtins(site.table)):
         if not isinstance(value, str) or not path:
             continue
         if path[-1] == "xpath":
             yield path, "xpath", value
-        elif path[-1] in ("css", "when") or (len(path) > 1 and path[-2] == "fields"):
+        elif path[-1] in ("css", "when") or (len(path) > 1 and path[-2] in ("fields", "any")):
             yield path, "css", split_pseudo(value)[0] or "*"
 
 
@@ -182,7 +182,7 @@ async def try_on_page(
     config: Path | None,
     flags: Mapping[str, object],
     environ: Mapping[str, str],
-    cache: Path,
+    cache: Path | None,
 ) -> list[Tried]:
     """What the handlers make of a saved or live page: the one whose `match` fits, or all that read fields."""
     spider = load_spider(target)

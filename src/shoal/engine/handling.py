@@ -21,7 +21,7 @@ from shoal.errors import HandlerMissing, SinkError, SpiderError, StoreError
 from shoal.events import ExcInfo, event
 from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
-from shoal.html.page_links import join, meta_referrer
+from shoal.html.page_links import meta_referrer
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
 from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
 from shoal.model.built_in import is_built_in
@@ -159,7 +159,6 @@ class Handling:
             is_source = is_built_in(handler.name)  # made for robots, whatever it says of itself
             if not is_source:
                 yielded = self._directives.apply(page, yielded, self._tally)
-            self._deal(yielded.requests)
             if self._links is not None:
                 self._check(handler, yielded.requests)
             items: Sequence[object] = yielded.items
@@ -195,16 +194,6 @@ class Handling:
             found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
         counts = self._counts(task, page._counts)
         return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
-
-    def _deal(self, requests: list[Request]) -> None:
-        """Requests that name no handler, such as those of a sitemap, get the one that the spider has for their URL."""
-        if (route := self._spider.route) is not None:
-            for place, request in enumerate(requests):
-                if (
-                    not request.handler
-                    and (url := join(request.base or request.url, request.url)) is not None
-                ):
-                    requests[place] = replace(request, handler=route(url, None))
 
     def _fetches(self, lease: Lease, handler: Handler) -> PageFetches | None:
         """What the page of that lease sends its requests with."""

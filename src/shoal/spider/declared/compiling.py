@@ -134,19 +134,24 @@ def start_url(url: str) -> str:
 
 def _sources(table: SiteTable, prefix: str) -> Iterator[Any]:
     """Sitemaps and feeds. What fits no `match` is not fetched, if there is any."""
-    matches = [url_pattern(text) for one in handlers_of(table).values() for text in keys_of(one.match)]
+    rules = {
+        url_pattern(text): f"{prefix}{name}"
+        for name, one in handlers_of(table).items()
+        for text in keys_of(one.match)
+    }
     included = [url_pattern(text) for text in keys_of(table.include)]
     excluded = [url_pattern(text) for text in keys_of(table.exclude)]
+    first = next((f"{prefix}{name}" for name in handlers_of(table)), "")
     for kind, given in (("Sitemap", table.sitemap), ("Feed", table.feed)):
         for one in given if isinstance(given, list) else [given]:
             source = SourceTable(url=one) if isinstance(one, str) else one
-            named = f"{prefix}{source.handler}" if source.handler else ""
+            named = f"{prefix}{source.handler}" if source.handler else "" if rules else first
             yield _source(kind)(
                 start_url(source.url),
-                include=all_of(included, () if named else matches),
+                include=all_of(included, () if named else rules),
                 exclude=[pattern.source for pattern in excluded],
                 since=source.since,
-                handler=named,
+                handler=named or {pattern.source: name for pattern, name in rules.items()},
             )
 
 

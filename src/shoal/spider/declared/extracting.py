@@ -64,6 +64,7 @@ class Field:
         self._regex = re.compile(table.regex) if table.regex else None
         self._path = json_path(table.json) if table.json and _is_inside(table) else None
         self._clean: Step | None = cleaner(table.clean)
+        self._convert = converter(table.type, table.format)
 
     def read(self, look: Look, scope: Scope, reading: Reading, name: str) -> Any:
         """The value, or the default. What is required and missing is noted in `reading`."""
@@ -95,14 +96,14 @@ class Field:
         return self._plain(look, scope)
 
     def _plain(self, look: Look, scope: Scope) -> tuple[Any, str]:
-        convert = converter(self._table.type, self._table.format, lambda: look.page.base)
+        convert, base = self._convert, look.page.base
         unreadable = ""
         kept: list[Any] = []
         for value in self._cleaned(look, scope):
             if value in _EMPTY:
                 continue
             try:
-                read = convert(value)
+                read = convert(value, base)
             except Unreadable as error:
                 unreadable = unreadable or str(error)
                 continue
@@ -249,14 +250,16 @@ def _of_data(table: FieldTable) -> Find | None:
     return None
 
 
-def _of_elements(elements: Callable[[Look, Scope], Iterable[Any]], table: FieldTable, named: str) -> Find:
+def _of_elements(elements: Callable[[Look, Scope], list[Any]], table: FieldTable, named: str) -> Find:
     attribute = table.attr or named
 
     def find(look: Look, scope: Scope) -> Iterator[Any]:
-        for one in elements(look, scope):
-            if attribute:
-                yield attribute_of(one, attribute)
-            elif table.type == "html":
+        found = elements(look, scope)
+        if attribute:
+            yield from (attribute_of(one, attribute) for one in found)
+            return
+        for one in look.readable(found, scope):
+            if table.type == "html":
                 yield markup_of(one)
             elif table.type == "bool" and table.regex is None:
                 yield True  # it is there

@@ -14,10 +14,11 @@ from selectolax.lexbor import LexborNode
 
 from shoal.html.visible_text import readable_text, squeeze
 from shoal.html.xml import XmlNode
-from shoal.limits import FIELD_VALUES
+from shoal.limits import FIELD_VALUES, FIELD_WORK
 from shoal.spider.page import Node, Page
 
-VALUES_CUT = "values cut"  # the counter of those beyond FIELD_VALUES
+VALUES_CUT = "values cut"  # the counter of what is beyond FIELD_VALUES and FIELD_WORK
+_SMALL = 200_000  # elements, times those around them: such a page needs no account
 _JSON_TYPES = ("application/json", "application/ld+json")
 _DECODER = json.JSONDecoder(strict=False)
 
@@ -36,6 +37,7 @@ class Look:
     def __init__(self, page: Page, site: str = "") -> None:
         self.page = page
         self.site = site
+        self._left = _SMALL + FIELD_WORK * self._tags
         self._found: dict[str, list[Node]] = {}
         self._orders: dict[str, list[int]] = {}
 
@@ -47,6 +49,33 @@ class Look:
             del kept[FIELD_VALUES:]
         return kept
 
+    def readable(self, elements: list[Any], scope: Scope) -> Iterator[Any]:
+        """The elements whose text may be read. Elements inside each other have the same text again and again: a page
+        of ten thousand nested ones would take minutes."""
+        is_small = scope.kind == "page" and len(elements) * self._tags <= _SMALL
+        for one in elements:
+            if not is_small and not self._spend(self._size(one)):
+                return
+            yield one
+
+    def _spend(self, amount: int) -> bool:
+        if self._left > 0:
+            self._left -= amount
+            if self._left <= 0:
+                self.page.count(VALUES_CUT)
+        return self._left > 0
+
+    def _size(self, found: Any) -> int:
+        """How many elements are in it."""
+        if isinstance(found, LexborNode):
+            return self._spans[found.mem_id][1]
+        element = found.element if isinstance(found, XmlNode) else found
+        return sum(1 for _ in element.iter()) if hasattr(element, "iter") else 1
+
+    @cached_property
+    def _tags(self) -> int:
+        return self.page.body.count(b"<")
+
     # -- elements
 
     def css(self, selector: str, scope: Scope) -> list[Node]:
@@ -55,7 +84,7 @@ class Look:
             return self._all(selector)
         node = scope.value
         if isinstance(node, XmlNode):
-            return list(node.css(selector))
+            return list(node.css(selector)) if self._spend(self._size(node)) else []
         return self._inside(selector, node)
 
     def _all(self, selector: str) -> list[Node]:
@@ -91,7 +120,7 @@ class Look:
     def xpath(self, expression: str, scope: Scope) -> list[Any]:
         """The page is parsed once for all expressions."""
         element = scope.value if scope.kind == "xpath" else self._root
-        if element is None:
+        if element is None or (scope.kind == "xpath" and not self._spend(self._size(element))):
             return []
         try:
             found = element.xpath(expression, namespaces=self._namespaces, smart_strings=False)

@@ -28,7 +28,7 @@ def declared_spider(spec: str) -> Spider:
     if not site:
         return file_spider(file)
     if not file.has_sites or site not in file.sites:
-        raise _no_site(file, site)
+        raise no_site(file, site)
     return site_spider(file, file.sites[site])
 
 
@@ -61,7 +61,8 @@ def holds_spider(path: Path) -> bool:
     return not is_settings(document) and bool({"handler", "site"} & document.keys())
 
 
-def _no_site(file: SpiderFile, name: str) -> SpiderError:
+def no_site(file: SpiderFile, name: str) -> SpiderError:
+    """The error for a site that the file does not have."""
     where = shown(str(file.path))
     if not file.has_sites:
         return SpiderError(f"{where} is one site and has no others: give {where} alone")

@@ -17,7 +17,7 @@ from shoal.settings.typed_text import FALSE
 from shoal.spider.declared.file_model import FieldType
 from shoal.spider.declared.written_numbers import number_in
 
-Convert: TypeAlias = Callable[[Any], Any]
+Convert: TypeAlias = Callable[[Any, str], Any]
 
 _MOST = 10_000  # characters of a text that is to be a number, a date or a word
 _DIGITS = 100  # of a number
@@ -54,12 +54,30 @@ class Unreadable(ValueError):
     """A value is not of the type that it should have."""
 
 
-def converter(kind: FieldType | None, format_: str | None, base: Callable[[], str]) -> Convert:
-    """The function that makes a value of that type; it raises Unreadable. Without a type a value stays as it is.
-    `base`: what URLs are relative to."""
+def converter(kind: FieldType | None, format_: str | None) -> Convert:
+    """The function that makes a value of that type; it raises Unreadable. Without a type a value stays as it is. It is
+    given the value, and what URLs are relative to."""
     if kind is None:
-        return lambda value: value
-    readers: dict[FieldType, Convert] = {
+        return lambda value, base: value
+    read = _reader(kind, format_)
+
+    def convert(value: Any, base: str) -> Any:
+        try:
+            result = join(base, str(value).strip()) if read is None else read(value)
+        except (ValueError, OverflowError, InvalidOperation, RecursionError):
+            result = None
+        if result is None:
+            shown = " ".join(str(value)[:100].split())
+            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
+            raise Unreadable(f'"{shown}" is not {_WORDS.get(kind, kind)}')
+        return result
+
+    return convert
+
+
+def _reader(kind: FieldType, format_: str | None) -> Callable[[Any], Any] | None:
+    """None: for URLs, which need a base."""
+    readers: dict[FieldType, Callable[[Any], Any] | None] = {
         "str": _str,
         "html": _str,
         "int": lambda value: _int(value, format_),
@@ -71,23 +89,10 @@ def converter(kind: FieldType | None, format_: str | None, base: Callable[[], st
         "bool": _bool,
         "date": lambda value: _date(value, format_),
         "datetime": lambda value: _datetime(value, format_),
-        "url": lambda value: join(base(), str(value).strip()),
+        "url": None,
         "json": _json,
     }
-    read = readers[kind]
-
-    def convert(value: Any) -> Any:
-        try:
-            result = read(value)
-        except (ValueError, OverflowError, InvalidOperation, RecursionError):
-            result = None
-        if result is None:
-            shown = " ".join(str(value)[:100].split())
-            shown = shown if len(shown) <= 40 else f"{shown[:40]}…"
-            raise Unreadable(f'"{shown}" is not {_WORDS.get(kind, kind)}')
-        return result
-
-    return convert
+    return readers[kind]
 
 
 def _text(value: Any) -> str:

@@ -54,6 +54,20 @@ _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n
 _TASK = b"\x00\x01\x05pageX\x43\x01\x02\x00\x85" + bytes(range(60)) + b"\x05hello\x04meta" * 4
 
 ORDINARY: Mapping[str, Sequence[bytes]] = {
+    "toml-page": (
+        _PAGE,
+        b"<h1>Lamp</h1><p class=price>\xe2\x82\xac 1.234,50</p><table><tr class=a><td><b>1</b><td>2</table>",
+        b'{"price": 1, "a": [{"b": 1, "c": 2}], "deep": {"price": [1, null]}}',
+        b'<script>x = {"a": [1, 2]};</script><script type="application/json">{"price": 5}</script>',
+    ),
+    "toml-file": (
+        b'start = "https://a.example/"\n[handler.a]\nfollow.b = "a"\nnext = ".n"\n[handler.b.fields]\nc = "h1"\n'
+        b'd = { css = "p", type = "price", regex = "x+", clean = ["lower", { cut = 3 }] }\n'
+        b'e = ["a", { json = "b[0]" }]\n',
+        b'[template.t.handler.p]\nmatch = "/p/*"\nfields.n = "h1"\n[site.a]\nuse = "t"\nstart = "https://a.example/"\n'
+        b'[site."b.c"]\nuse = ["t"]\nsitemap = []\nstart = ["https://b.example/"]\nrate = 2\n',
+        b"a.b.\"c\".d = [1, {e = 2}]\n[[f]]\ng = '''x'''\n[[f]]\n[f.h]\ni = 1979-05-27 07:32:00\n",
+    ),
     "url": (
         b"https://user:s3cret@A.example:443/a/./b/../c?b=2&a=1&utm_source=x#top",
         b"../up?q=%7e%41\nhttps://a.example/x/y/",

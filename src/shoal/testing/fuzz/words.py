@@ -128,3 +128,9 @@ ADDRESSES = (
     b"password=s3cret", b"sslmode=", *_ODD,
 )
 # fmt: on
+
+_TOML = (
+    b"[handler.a] [handler.a.fields] [site.a] [template.a] [[a]] use= start= follow= css xpath json regex type clean"
+    b' each fields any match next like = "h1" { } true false """ \'\'\' # "a" [ ] , . 0'
+)
+TOML = (*_TOML.split(), b"\n", b" ", *_ODD)

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from shoal.testing.fuzz import words
 from shoal.testing.fuzz.target import Run, Target, pure, rule_of
-from shoal.testing.fuzz.targets import answers, live, pages, stores, texts
+from shoal.testing.fuzz.targets import answers, live, pages, stores, texts, toml_spiders
 
 
 def _pure(name: str, run: Run, vocabulary: tuple[bytes, ...] = (), largest: int = 4096) -> Target:
@@ -33,6 +33,8 @@ _ALL = (
     replace(_pure("structured", pages.structured, words.STRUCTURED, 2048), floor=0.1),
     _pure("prices", pages.prices, words.PRICES, 512),
     _pure("sources", pages.sources, words.SOURCES, 2048),
+    replace(_pure("toml-page", toml_spiders.toml_page, words.HTML, 2048), floor=0.1),
+    _pure("toml-file", toml_spiders.toml_file, words.TOML, 2048),
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),
     _pure("decodings", answers.decodings),
