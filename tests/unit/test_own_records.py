@@ -44,3 +44,10 @@ def test_the_product_of_the_page_is_before_those_that_it_recommends(
 
 def test_else_the_order_of_the_page_counts() -> None:
     assert names({"url": "https://shop.example/another"}) == ["Vase", "Clock", "Lamp"]
+
+
+def test_a_word_and_a_colon_behind_a_bare_quote_do_not_end_a_text() -> None:
+    text = '{"@type": "Product", "description": "A 19" wide: lamp, the "best"", "name": "Lamp"\n offers: {"price": 7}}'
+    [found] = page(f'<html><script type="application/ld+json">{text}</script></html>', URL).data("product")
+    assert (found["name"], found["price"]) == ("Lamp", "7.00")
+    assert found["description"] == 'A 19" wide: lamp, the "best"'

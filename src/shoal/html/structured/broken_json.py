@@ -30,12 +30,17 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": ""}
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nan": None}
 
 # What follows the end of a string. After a name, a colon. After a value, the next name, or the end of its object.
-_NAME = r"""(?:"[^"\\\n]{0,100}"|'[^'\\\n]{0,100}'|[\w$@-]{1,64}+)\s*+:"""
+_QUOTED_NAME = r"""(?:"[^"\\\n]{0,100}"|'[^'\\\n]{0,100}')\s*+:"""
+_NAME = rf"""(?:{_QUOTED_NAME}|[\w$@-]{{1,64}}+\s*+:)"""
 _BLANKS = (
     r"(?:\s++|//[^\n]{0,100}+\n|/\*[^*]{0,100}+\*/){0,8}+"  # with short comments: every quote looks ahead
 )
 _AFTER_NAME = re.compile(r"\s*+(?::|\Z)")
-_AFTER_VALUE = re.compile(rf"{_BLANKS}(?:[}}\];]|\Z|,{_BLANKS}(?:[}},]|\Z|{_NAME}))|\s++{_NAME}")
+_AFTER_VALUE = re.compile(
+    rf"{_BLANKS}(?:[}}\];]|\Z|,{_BLANKS}(?:[}},]|\Z|{_NAME}))"
+    # Without a comma: a bare name only on a line of its own, or 19" wide: would end a string.
+    rf"|\s++{_QUOTED_NAME}|[^\S\n]*+\n\s*+{_NAME}"
+)
 _AFTER_ELEMENT = re.compile(
     rf"{_BLANKS}(?:[\]}};]|\Z|,{_BLANKS}(?:[\"'“{{\[\]\d,-]|true|false|null|\Z))|[^\S\n]*+\n\s*+[\"'{{]"
 )
