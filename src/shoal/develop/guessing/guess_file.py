@@ -75,15 +75,16 @@ def _start(guess: Guess) -> Iterator[str]:
 
 
 def _listing(guess: Guess) -> Iterator[str]:
+    if guess.listing is None:
+        return
     yield ""
     yield "[handler.listing]"
     follow = []
     if guess.menu is not None:
         follow.append((f"listing = {quoted(guess.menu[0])}", f"{guess.menu[1]} links to listings"))
-    if guess.listing is not None:
-        about = f"{len(guess.listing.urls)} links on {remark_text(guess.listing_url)}"
-        block = f", in {guess.listing.block}" if guess.listing.block else ""
-        follow.append((f"product = {quoted(guess.listing.css)}", about + block))
+    about = f"{len(guess.listing.urls)} links on {remark_text(guess.listing_url)}"
+    block = f", in {guess.listing.block}" if guess.listing.block else ""
+    follow.append((f"product = {quoted(guess.listing.css)}", about + block))
     for line, remark in follow:
         yield f"follow.{line}  # {remark}"
     if guess.following is not None:
