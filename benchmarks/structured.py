@@ -36,6 +36,10 @@ from shoal.model import Response, Task
 from shoal.spider.page import Page
 
 BASE = "http://www.example.com/page"
+BASES = {  # of some of extruct's cases
+    "microdata.7.1": "http://blog.example.com/progress-report",
+    "microdata.object": "http://www.example.com/microdata/x",
+}
 SYNTAXES = {"json-ld": "jsonld", "microdata": "microdata", "rdfa": "rdfa", "opengraph": "opengraph"}
 Facts = Counter[tuple[str, str, str]]
 
@@ -76,9 +80,11 @@ def facts(items: Any) -> Facts:
             for value in given if isinstance(given, list) else [given]:
                 if isinstance(value, dict) and "@value" in value:
                     value = value["@value"]
-                if isinstance(value, dict):
+                if isinstance(value, dict) and "@type" in value:
                     waiting.append(value)
                     value = _kind(value)
+                elif isinstance(value, dict):
+                    value = value.get("@id", "")
                 found[kind, short(name), _squeezed(value)] += 1
     return found
 
@@ -89,8 +95,9 @@ def _kind(item: dict[str, Any]) -> str:
 
 
 def _squeezed(value: object) -> str:
-    text = " ".join(str(value).split())
-    return re.sub(r"^(https?://[^/]+)/$", r"\1", text)
+    """Addresses are the same whether they are relative or not: half of the cases have no base."""
+    text = " ".join(str(value).split()).removeprefix("http://www.example.com/")
+    return re.sub(r"^(https?://[^/]+)/$", r"\1", text.removeprefix("/"))
 
 
 def from_microdata(items: list[Any]) -> list[dict[str, Any]]:
@@ -99,7 +106,7 @@ def from_microdata(items: list[Any]) -> list[dict[str, Any]]:
     def value(one: Any) -> Any:
         if isinstance(one, list):
             return [value(each) for each in one]
-        if isinstance(one, dict) and "properties" in one:
+        if isinstance(one, dict) and ("properties" in one or "type" in one):
             return from_microdata([one])[0]
         return one.get("value", "") if isinstance(one, dict) else one
 
@@ -158,6 +165,7 @@ def ours(syntax: str, html: bytes, base: str = BASE) -> Facts:
             (syntax, name, _squeezed(one))
             for name, value in found.items()
             for one in (value if isinstance(value, list) else [value])
+            if not name.startswith(("fb:", "al:"))  # of Facebook, which extruct leaves out
         )
     return facts(found)
 
@@ -179,6 +187,9 @@ def theirs(syntax: str, html: bytes, base: str = BASE) -> Facts:
 def extruct_cases(repository: Repository) -> Iterator[tuple[str, str, bytes, Facts]]:
     """Name, syntax, page, expected facts."""
     names = set(repository.names("tests/samples"))
+    used = "".join(
+        repository.read(name).decode() for name in repository.names("tests") if name.endswith(".py")
+    )
     for name in sorted(names):
         stem, _, ending = name.rpartition(".")
         html = next(
@@ -189,6 +200,8 @@ def extruct_cases(repository: Repository) -> Iterator[tuple[str, str, bytes, Fac
             or ending not in ("json", "jsonld")
             or any(word in name for word in ("flat", "microformat"))
         ):
+            continue
+        if stem.rpartition("/")[2].partition(".example")[0] not in used:
             continue
         page, expected = repository.read(html), json.loads(repository.read(name))
         if ending == "jsonld":
@@ -210,7 +223,8 @@ def compare_extruct(repository: Repository, verbose: bool) -> list[bytes]:
     for name, syntax, page, expected in extruct_cases(repository):
         pages[page] = None
         row = rows.setdefault(syntax, [0] * 6)
-        found, other = ours(syntax, page), theirs(syntax, page)
+        base = next((one for word, one in BASES.items() if word in name), BASE)
+        found, other = ours(syntax, page, base), theirs(syntax, page, base)
         row[0] += 1
         row[1] += found == expected
         row[2] += other == expected

@@ -111,7 +111,7 @@ class _Items:
         node = self._properties[element]
         attributes, tag = node.attributes, node.tag or ""
         content = attributes.get("content")
-        if tag == "meta" or content is not None:
+        if tag == "meta" or content:
             return (content or "").strip()
         if (source := _SOURCES.get(tag)) and (target := attributes.get(source)) is not None:
             target = target.strip()

@@ -100,7 +100,7 @@ class _Items:
             ),
             None,
         )
-        names = attributes.get("property")
+        names = attributes.get("property") or (attributes.get("rel") if types is not None else None)
         written = attributes.get("content", attributes.get("datetime"))
         is_value = bool(names) and written is None and "datatype" not in attributes
         if is_value:
