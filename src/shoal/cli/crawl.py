@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 def crawl(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TARGET", help="URLs, or one spider: FILE.py, FILE.py:name or module:name."),
+        typer.Argument(
+            metavar="TARGET", help="URLs, or one spider: FILE.py, FILE.py:name, FILE.toml or module:name."
+        ),
     ] = None,
     input_file: options.Input = None,
     output: options.Output = None,

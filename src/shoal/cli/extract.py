@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def extract(
     spider: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="The spider: FILE.py, FILE.py:name or module:name.")
+        str,
+        typer.Argument(metavar="SPIDER", help="The spider: FILE.py, FILE.py:name, FILE.toml or module:name."),
     ],
     archive: Annotated[
         Path,

@@ -33,7 +33,7 @@ def spider_source(word: str, arguments: Sequence[str] | None = None) -> SpiderSo
     """The spider that a word of the command line means, with its arguments (`-a`)."""
     spec = spider_meant(word)
     if spec is None:
-        raise UsageError(f"{word} is no spider: give FILE.py, FILE.py:name or module:name")
+        raise UsageError(f"{word} is no spider: give FILE.py, FILE.py:name, FILE.toml or module:name")
     return SpiderSource(name="", spec=spec, arguments=tuple(arguments or ()))
 
 
@@ -66,7 +66,8 @@ def read_targets(
         return SpiderSource(name="", spec=spec, arguments=tuple(arguments or ()))
     if not words and input_file is None:
         raise UsageError(
-            "nothing to crawl: give URLs, a spider (FILE.py or module:name) or -i FILE; see shoal crawl --help"
+            "nothing to crawl: give URLs, a spider (FILE.py, FILE.toml or module:name) or -i FILE; see "
+            "shoal crawl --help"
         )
     urls = tuple(as_url(word) for word in words)
     listed = listed_in(input_file)

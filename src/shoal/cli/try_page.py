@@ -39,7 +39,8 @@ class TryPlan:
 
 def try_page(
     spider: Annotated[
-        str, typer.Argument(metavar="SPIDER", help="The spider: FILE.py, FILE.py:name or module:name.")
+        str,
+        typer.Argument(metavar="SPIDER", help="The spider: FILE.py, FILE.py:name, FILE.toml or module:name."),
     ],
     page: Annotated[
         str,

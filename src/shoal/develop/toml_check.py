@@ -182,7 +182,7 @@ async def try_on_page(
     config: Path | None,
     flags: Mapping[str, object],
     environ: Mapping[str, str],
-    cache: Path,
+    cache: Path | None,
 ) -> list[Tried]:
     """What the handlers make of a saved or live page: the one whose `match` fits, or all that read fields."""
     spider = load_spider(target)

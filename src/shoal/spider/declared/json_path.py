@@ -250,11 +250,12 @@ def _compare(found: Any, sign: str, wanted: Any) -> bool:
     same = _equal(found, wanted)
     if sign in ("==", "!="):
         return same == (sign == "==")
-    if (isinstance(found, str) and isinstance(wanted, str)) or (_is_number(found) and _is_number(wanted)):
-        below, above = found < wanted, found > wanted
-    else:
+    ordered = (isinstance(found, str) and isinstance(wanted, str)) or (
+        _is_number(found) and _is_number(wanted)
+    )
+    if not ordered or same:
         return same and sign in ("<=", ">=")
-    return {"<": below, ">": above, "<=": below or same, ">=": above or same}[sign]
+    return bool(found < wanted) == sign.startswith("<")
 
 
 def _equal(one: Any, other: Any) -> bool:
