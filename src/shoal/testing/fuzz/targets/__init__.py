@@ -29,6 +29,7 @@ _ALL = (
     # A page may be cut after some 100 ms; below, its time may grow as it likes.
     replace(_pure("html", pages.html, words.HTML, 2048), floor=0.1),
     replace(_pure("xml", pages.xml, words.XML, 2048), floor=0.1),
+    replace(_pure("guesses", pages.guesses, words.HTML, 2048), floor=0.2),
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),
     _pure("decodings", answers.decodings),
