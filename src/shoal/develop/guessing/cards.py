@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
 from msgspec import Struct
 
@@ -128,9 +129,7 @@ def _has_price(block: Spot) -> bool:
 def _selector(outline: Outline, group: _Group, wanted: set[str]) -> str:
     """The shortest that finds these links and few others."""
     page = outline.page
-    for tried, css in enumerate(_candidates(outline, group)):
-        if tried >= _TRIES:
-            break
+    for css in islice((one for one in _candidates(outline, group) if "*" not in one), _TRIES):
         found = {join(page.base, target_of(node) or "") for node in page.css(css)}
         found = {url.partition("#")[0] for url in found if url}
         if wanted <= found and len(found) <= 1.2 * len(wanted) + 1:

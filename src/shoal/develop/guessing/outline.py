@@ -14,6 +14,7 @@ from shoal.spider.page import Page
 MOST_ELEMENTS = 20_000  # of a page; those behind them are not looked at
 _LEAST_TITLE = 4  # characters of a heading
 _TITLES = 500  # elements that are compared with the title
+_TAG = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _NAME = 200  # characters of ids and classes that are looked at
 _UNSEEN = frozenset(("script", "style", "template", "noscript", "head", "svg", "select", "option"))
 _OLD = re.compile(
@@ -97,6 +98,7 @@ class Outline:
         attributes = node.attributes
         names = f"{attributes.get('id') or ''} {attributes.get('class') or ''}"[:_NAME].lower()
         tag = node.tag or ""
+        tag = tag if _TAG.fullmatch(tag) else "*"  # parsers take nearly anything for a name
         upper = self.spots[above] if above >= 0 else None
         style = (attributes.get("style") or "")[:_NAME]
         old = tag in ("del", "s", "strike") or "line-through" in style or _is_old(names)
