@@ -40,8 +40,7 @@ def written(guess: Guess) -> str:
 
 def _lines(guess: Guess) -> Iterator[str]:
     yield f"# A guess, from {len(guess.samples)} pages of products. Read it, change it, and try it:"
-    yield "#   shoal check FILE.toml             whether it is in order"
-    yield "#   shoal try FILE.toml URL           what it makes of one page"
+    yield "#   shoal check FILE.toml --page URL     whether it is in order, and what it makes of a page"
     yield "#   shoal crawl FILE.toml -o rows.jsonl"
     yield from (f"# {remark_text(remark)}" for remark in guess.remarks)
     yield ""
