@@ -12,7 +12,7 @@ python -m benchmarks.outputs     every format of output, killed again and again,
 python -m benchmarks.output_speed  rows a second and CPU a row of every format, against plain JSON Lines
 python -m benchmarks.extract     handlers on archived pages against crawling them: pages a second of one core
 python -m benchmarks.shop        a shop with a login, variants and files, killed again and again: every row once
-python -m benchmarks.shops       fifty shops, each built in another manner, from one TOML file: right price, currency, availability
+python -m benchmarks.shops       fifty shops of fifty manners from one TOML file: prices and stock against the truth
 python -m benchmarks.adding      URLs added to a job that runs, is paused, has finished; parts killed: each exactly once
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers
 python -m benchmarks.patterns    seven ways to fetch from 800 difficult hosts: who obtains what, how soon, how politely

@@ -21,7 +21,7 @@ _LEVELS = 3  # elements around a link that it is told apart by
 _MOST_GROUPS = 30
 _BLOCK = 400  # characters of a block that may have a price
 _TRIES = 40  # selectors that are tried for a group
-_AMOUNT = re.compile(r"\d[.,]\d\d(?!\d)|\d(?:[.,:]-|[.,]–)")  # without a currency
+_AMOUNT = re.compile(r"\d[.,]\d\d\d?(?!\d)|\d(?:[.,:]-|[.,]–)")  # without a currency
 _HINTS = re.compile(r"product|item|card|tile|listing|article|result|grid|miniature|artikel|produkt")
 _ELSEWHERE = re.compile(
     r"/(?:cart|basket|account|login|register|search|wishlist|checkout|about|terms|contact|privacy|help|faq|blog|imprint|impressum)\b"

@@ -27,6 +27,7 @@ _OTHER = re.compile(
     r"related|recommend|upsell|cross-?sell|similar|carousel|basket|cart(?!_button)|wishlist|announcement|banner|breadcrumb|cookie"
     r"|newsletter|minicart|footer|header(?!.*product)|navbar|menu|review"
 )
+_STATES = ("with-", "has-", "is-", "on-")  # "with-list-price" is beside one, and is none
 _BESIDE = re.compile(r"unit|tax|instal|shipping|per-|monthly|saving|discount|deposit")
 
 
@@ -140,6 +141,7 @@ class Outline:
 
 
 def _is_old(names: str) -> bool:
+    names = " ".join(name for name in names.split() if not name.startswith(_STATES))
     words = re.sub(r"[_-]+", " ", names)
     return bool(_OLD_LABEL.search(names)) or bool(
         _OLD.search(words) and "price" in words and "now" not in words
