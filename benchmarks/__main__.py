@@ -13,6 +13,7 @@ python -m benchmarks.output_speed  rows a second and CPU a row of every format, 
 python -m benchmarks.extract     handlers on archived pages against crawling them: pages a second of one core
 python -m benchmarks.structured  structured data of pages: share right and CPU, beside extruct and price-parser
 python -m benchmarks.shop        a shop with a login, variants and files, killed again and again: every row once
+python -m benchmarks.shops       fifty shops of fifty manners from one TOML file: prices and stock against the truth
 python -m benchmarks.adding      URLs added to a job that runs, is paused, has finished; parts killed: each exactly once
 python -m benchmarks.sitemaps    a sitemap index with a million URLs: memory, backpressure, kills, a run of what changed
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers

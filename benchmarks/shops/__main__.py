@@ -95,7 +95,7 @@ def by_crawl(spec: ShopsSpec, kills: int, seed: int, *, by_code: bool) -> list[V
 
 def by_guesses(spec: ShopsSpec) -> list[Verdict]:
     with ShopsProcess(spec) as shops, tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as made:
-        return [by_guess(front, Path(made).resolve()) for front in shops.fronts]
+        return by_guess(shops.fronts, Path(made).resolve())
 
 
 def with_addresses(text: str, fronts: Sequence[Storefront]) -> str:

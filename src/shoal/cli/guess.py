@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shoal.cli import options
-from shoal.errors import UsageError
+from shoal.errors import PageMissing, UsageError
 
 if TYPE_CHECKING:
     from shoal.develop.guessing.guess_file import Guess
@@ -117,8 +117,8 @@ async def _guess(urls: list[str], settings: Settings, cache: Path | None, *, off
     pages = SitePages(urls, settings, cache, offline=offline)
     found = await Explorer(pages.fetch).guess(urls, _name(urls[0]))
     if found is None:
-        raise UsageError(
-            f"no page of a product was found, starting from {urls[0]}{pages.missing_text()}: give the URL of a"
-            " listing or of a product, too"
+        raise PageMissing(
+            urls[0],
+            f"no page of a product was found from there{pages.missing_text()}; give the URL of one, too",
         )
     return found

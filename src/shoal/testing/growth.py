@@ -25,6 +25,8 @@ from shoal.admit import Admission, KnownLinks
 from shoal.admit.canonical import Canonicaliser
 from shoal.admit.sending import sent_url
 from shoal.admit.traps import trap
+from shoal.develop.guessing.found_fields import Sample, find_fields
+from shoal.develop.guessing.site_guess import looked_at
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.fetch.challenge import detect
@@ -83,6 +85,13 @@ class Reader(Struct, frozen=True):
 
 def page(body: bytes, headers: Mapping[str, str] | None = None) -> Page:
     return Page(Task(url=URL), Response(URL, 200, headers or {"Content-Type": "text/html"}, body), "h")
+
+
+def guess(body: bytes) -> None:
+    """As `shoal guess` does, for one page."""
+    seen = page(body)
+    looked_at(seen)
+    find_fields([Sample.of(seen)])
 
 
 def look_everywhere(body: bytes) -> None:
@@ -219,6 +228,7 @@ def _text(body: bytes) -> str:
 PAGES = (
     Reader("page", look_everywhere, parses=True),
     Reader("without code", look_without_code, parses=True),
+    Reader("guess", guess, parses=True),
     Reader("xpath", by_xpath, parses=True),
     Reader("xml", look_into_xml, parses=True),
     Reader("form", submit, parses=True),

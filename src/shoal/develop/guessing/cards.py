@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ _LEVELS = 3  # elements around a link that it is told apart by
 _MOST_GROUPS = 30
 _BLOCK = 400  # characters of a block that may have a price
 _TRIES = 40  # selectors that are tried for a group
-_AMOUNT = re.compile(r"\d[.,]\d\d(?!\d)|\d(?:[.,:]-|[.,]–)")  # without a currency
+_AMOUNT = re.compile(r"\d[.,]\d\d\d?(?!\d)|\d(?:[.,:]-|[.,]–)")  # without a currency
 _HINTS = re.compile(r"product|item|card|tile|listing|article|result|grid|miniature|artikel|produkt")
 _ELSEWHERE = re.compile(
     r"/(?:cart|basket|account|login|register|search|wishlist|checkout|about|terms|contact|privacy|help|faq|blog|imprint|impressum)\b"
@@ -128,9 +129,7 @@ def _has_price(block: Spot) -> bool:
 def _selector(outline: Outline, group: _Group, wanted: set[str]) -> str:
     """The shortest that finds these links and few others."""
     page = outline.page
-    for tried, css in enumerate(_candidates(outline, group)):
-        if tried >= _TRIES:
-            break
+    for css in islice((one for one in _candidates(outline, group) if "*" not in one), _TRIES):
         found = {join(page.base, target_of(node) or "") for node in page.css(css)}
         found = {url.partition("#")[0] for url in found if url}
         if wanted <= found and len(found) <= 1.2 * len(wanted) + 1:

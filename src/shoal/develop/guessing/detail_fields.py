@@ -54,7 +54,7 @@ def is_one_price(outline: Outline, home: str | None = None) -> bool:
     picks = sorted(_prices(outline, home), key=lambda pick: -pick.score)
     if outline.heading < 0 or not picks or picks[0].score < _SURE:
         return False
-    rivals = {pick.value for pick in picks if pick.score > picks[0].score - 1}
+    rivals = {pick.value for pick in picks if pick.score > picks[0].score - 2.5}
     return len(rivals) < _RIVALS
 
 
@@ -106,7 +106,9 @@ def _prices(outline: Outline, home: str | None) -> Iterator[Pick]:
             named = _named(outline, around, _PRICE)
             if price is None or around.holds_old or not (has_sign or named):
                 continue
+            # The narrowest: what is around a price holds more on other pages, such as the one before a sale.
             score = _place(outline, around) + 3 * has_sign + 4 * named - around.length / 40
+            score -= 0.3 * min(around.children, 3)
             score += _as_one(outline, spot, around, price, text)
             yield Pick(around, str(price.amount), text, "", score, price.currency)
 

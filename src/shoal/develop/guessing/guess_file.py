@@ -40,8 +40,7 @@ def written(guess: Guess) -> str:
 
 def _lines(guess: Guess) -> Iterator[str]:
     yield f"# A guess, from {len(guess.samples)} pages of products. Read it, change it, and try it:"
-    yield "#   shoal check FILE.toml             whether it is in order"
-    yield "#   shoal try FILE.toml URL           what it makes of one page"
+    yield "#   shoal check FILE.toml --page URL     whether it is in order, and what it makes of a page"
     yield "#   shoal crawl FILE.toml -o rows.jsonl"
     yield from (f"# {remark_text(remark)}" for remark in guess.remarks)
     yield ""
@@ -75,15 +74,16 @@ def _start(guess: Guess) -> Iterator[str]:
 
 
 def _listing(guess: Guess) -> Iterator[str]:
+    if guess.listing is None:
+        return
     yield ""
     yield "[handler.listing]"
     follow = []
     if guess.menu is not None:
         follow.append((f"listing = {quoted(guess.menu[0])}", f"{guess.menu[1]} links to listings"))
-    if guess.listing is not None:
-        about = f"{len(guess.listing.urls)} links on {remark_text(guess.listing_url)}"
-        block = f", in {guess.listing.block}" if guess.listing.block else ""
-        follow.append((f"product = {quoted(guess.listing.css)}", about + block))
+    about = f"{len(guess.listing.urls)} links on {remark_text(guess.listing_url)}"
+    block = f", in {guess.listing.block}" if guess.listing.block else ""
+    follow.append((f"product = {quoted(guess.listing.css)}", about + block))
     for line, remark in follow:
         yield f"follow.{line}  # {remark}"
     if guess.following is not None:

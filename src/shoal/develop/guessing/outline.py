@@ -14,6 +14,7 @@ from shoal.spider.page import Page
 MOST_ELEMENTS = 20_000  # of a page; those behind them are not looked at
 _LEAST_TITLE = 4  # characters of a heading
 _TITLES = 500  # elements that are compared with the title
+_TAG = re.compile(r"[a-z][a-z0-9-]{0,40}")
 _NAME = 200  # characters of ids and classes that are looked at
 _UNSEEN = frozenset(("script", "style", "template", "noscript", "head", "svg", "select", "option"))
 _OLD = re.compile(
@@ -26,6 +27,7 @@ _OTHER = re.compile(
     r"related|recommend|upsell|cross-?sell|similar|carousel|basket|cart(?!_button)|wishlist|announcement|banner|breadcrumb|cookie"
     r"|newsletter|minicart|footer|header(?!.*product)|navbar|menu|review"
 )
+_STATES = ("with-", "has-", "is-", "on-")  # "with-list-price" is beside one, and is none
 _BESIDE = re.compile(r"unit|tax|instal|shipping|per-|monthly|saving|discount|deposit")
 
 
@@ -97,6 +99,7 @@ class Outline:
         attributes = node.attributes
         names = f"{attributes.get('id') or ''} {attributes.get('class') or ''}"[:_NAME].lower()
         tag = node.tag or ""
+        tag = tag if _TAG.fullmatch(tag) else "*"  # parsers take nearly anything for a name
         upper = self.spots[above] if above >= 0 else None
         style = (attributes.get("style") or "")[:_NAME]
         old = tag in ("del", "s", "strike") or "line-through" in style or _is_old(names)
@@ -138,6 +141,7 @@ class Outline:
 
 
 def _is_old(names: str) -> bool:
+    names = " ".join(name for name in names.split() if not name.startswith(_STATES))
     words = re.sub(r"[_-]+", " ", names)
     return bool(_OLD_LABEL.search(names)) or bool(
         _OLD.search(words) and "price" in words and "now" not in words

@@ -63,10 +63,14 @@ def _by_words(outline: Outline) -> NextPage | None:
         raw = outline.text(spot)
         named = re.search(r"(?:^|[\s_-])next(?:$|[\s_-])", spot.names)
         if named or _NEXT.fullmatch(text) or raw in ("»", "›", "→", ">"):
-            return NextPage(_first_that_finds(outline, spot), "next", (url,))
+            return _next(_first_that_finds(outline, spot), "next", url)
         if _MORE.fullmatch(text) or re.search(r"load[-_]?more", spot.names):
-            return NextPage(_first_that_finds(outline, spot), "more", (url,))
+            return _next(_first_that_finds(outline, spot), "more", url)
     return None
+
+
+def _next(css: str, manner: Manner, url: str) -> NextPage | None:
+    return NextPage(css, manner, (url,)) if css else None
 
 
 def _by_numbers(outline: Outline) -> NextPage | None:
@@ -83,7 +87,9 @@ def _by_numbers(outline: Outline) -> NextPage | None:
     wanted = tuple(url for _, url in same)
     first = same[0][0]
     for css in _of_all(outline, first):
-        if {node.mem_id for node in outline.page.css(css)} >= {spot.node.mem_id for spot, _ in same}:
+        if {getattr(node, "mem_id", 0) for node in outline.page.css(css)} >= {
+            spot.node.mem_id for spot, _ in same
+        }:
             return NextPage(css, "numbers", wanted)
     return None
 
@@ -106,4 +112,4 @@ def _first_that_finds(outline: Outline, spot: Spot) -> str:
         first = page.first(css)
         if first is not None and getattr(first, "mem_id", None) == spot.node.mem_id:
             return css
-    return f"a.{spot.names.split()[0]}" if spot.names.split() else "a"
+    return ""

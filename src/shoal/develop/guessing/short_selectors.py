@@ -17,7 +17,7 @@ _LOOKS = re.compile(  # classes that say how something looks
 
 def selectors_for(outline: Outline, spot: Spot) -> list[str]:
     """The plainest first. Whether they find the element, and no other before it, is for the caller to see."""
-    made = dict.fromkeys(_selectors(outline, spot))
+    made = dict.fromkeys(one for one in _selectors(outline, spot) if one and "*" not in one)
     return list(made)[:MOST]
 
 

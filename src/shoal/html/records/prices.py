@@ -39,9 +39,9 @@ _SIMPLE = re.compile(r"\d{1,12}(?:\.\d{1,2})?", re.ASCII)
 # Thousands with blanks or apostrophes; a price with a blank behind its point; one with the currency as its point;
 # anything else of digits and separators.
 _NUMBER = re.compile(
-    r"(?P<grouped>(?<!\d)\d{1,3}(?:[ ']\d{3})++(?:[.,]\d{1,4}+)?+(?!\d))"
+    r"(?P<signed>(?<![\d€£$])(?<![€£$] )(?:\d{1,3}(?:[ ']\d{3})++|\d++)(?: ?[€£$]|€ )\d\d(?![\d.,€£$]| [€£$]))"
+    r"|(?P<grouped>(?<!\d)\d{1,3}(?:[ ']\d{3})++(?:[.,]\d{1,4}+)?+(?!\d))"
     r"|(?P<apart>\d++(?:[.,]\d{3})*+[.,] \d\d(?![\d.,]))"
-    r"|(?P<signed>\d++(?: ?[€£$]|€ )\d\d(?![\d.,€£$]| [€£$]))"
     r"|(?P<run>[.,]?\d++(?:[.,']\d++)*+)",
     re.ASCII,
 )
@@ -208,7 +208,7 @@ def _amount(found: re.Match[str], decimals: int) -> Decimal | None:
     elif found["apart"]:
         text = _decimal(text.replace(" ", ""), decimals)
     elif found["signed"]:
-        text = re.sub(r" ?[€£$] ?", ".", text)
+        text = re.sub(r" ?[€£$] ?", ".", text).replace(" ", "").replace("'", "")
     else:
         text = _decimal(text, decimals)
     return Decimal(text) if 0 < len(text) <= _DIGITS else None

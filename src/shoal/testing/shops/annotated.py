@@ -92,8 +92,8 @@ def rdfa(view: View) -> str:
 def rdfa_prefix(view: View) -> str:
     """With a prefix, and an address for the resource."""
     return f"""<div prefix="s: http://schema.org/" typeof="s:Product" resource="#product"><h1 property="s:name">{view.name}</h1>
-<div rel="s:offers"><div typeof="s:Offer"><span property="s:price">{view.plain}</span> <span property="s:priceCurrency">{view.product.currency}</span>
-<a property="s:availability" href="http://schema.org/{view.schema}">{view.stock}</a></div></div><i property="s:sku">{view.product.sku}</i></div>{related(view)}"""
+<div property="s:offers" typeof="s:Offer"><span property="s:price">{view.plain}</span> <span property="s:priceCurrency">{view.product.currency}</span>
+<a property="s:availability" href="http://schema.org/{view.schema}">{view.stock}</a></div><i property="s:sku">{view.product.sku}</i></div>{related(view)}"""
 
 
 ANNOTATED: dict[str, Shape] = {

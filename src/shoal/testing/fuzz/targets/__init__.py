@@ -35,6 +35,7 @@ _ALL = (
     _pure("sources", pages.sources, words.SOURCES, 2048),
     replace(_pure("toml-page", toml_spiders.toml_page, words.HTML, 2048), floor=0.1),
     _pure("toml-file", toml_spiders.toml_file, words.TOML, 2048),
+    replace(_pure("guesses", pages.guesses, words.HTML, 2048), floor=0.2),
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),
     _pure("decodings", answers.decodings),

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import tomllib
 from decimal import Decimal
 
 from multidict import CIMultiDict
 
 from shoal.admit import Admission
+from shoal.develop.guessing.found_fields import Sample, find_fields
+from shoal.develop.guessing.guess_file import Guess, written
+from shoal.develop.guessing.paging import next_page
+from shoal.develop.guessing.site_guess import looked_at
+from shoal.develop.guessing.url_shapes import pattern_for
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.html import charset, decoding
@@ -162,3 +168,26 @@ def xml(data: bytes) -> None:
             found.encode("utf-8")
         for link in page.links("item > link, a"):
             assert link.startswith(("http://", "https://")), link
+
+
+def guesses(data: bytes) -> None:
+    """Of any page comes a guess whose file is TOML, and holds nothing that the page has written as TOML."""
+    page = page_of("text/html; charset=utf-8", data)
+    looked = looked_at(page)
+    cards = looked.cards[0] if looked.cards else None
+    guess = Guess(
+        name="fuzz",
+        start=(page.url,),
+        listing=cards,
+        listing_url=page.url,
+        menu=(cards.css, 1) if cards is not None else None,
+        following=next_page(looked.outline),
+        sitemap=None,
+        match=pattern_for([one for cards in looked.cards for one in cards.urls], []),
+        fields=tuple(find_fields([Sample.of(page)])),
+        samples=(page.url,),
+        remarks=(page.text()[:1000],),
+    )
+    table = tomllib.loads(written(guess))
+    assert set(table) == {"name", "start", "handler"}
+    assert set(table["handler"]) <= {"listing", "product"}
