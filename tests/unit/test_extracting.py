@@ -62,6 +62,14 @@ async def test_records_are_items_of_their_kind(said: dict[str, list[dict[str, An
     assert kinds_of(fitted("product", row_fields=["text"])) == ["product", "summary"]
 
 
+async def test_products_of_a_real_page() -> None:
+    """As `page.data` reads them."""
+    described = """<script type="application/ld+json">{"@type": "Product", "name": "Duck", "offers":
+    {"@type": "Offer", "price": "1234.50", "priceCurrency": "EUR"}}</script><a href=/next>next</a>"""
+    ((table, data),) = await rows_of(page(described), "product", "breadcrumb")
+    assert (table, b'"name":"Duck"' in data, b'"price":"1234.50"' in data) == ("product", True, True)
+
+
 async def test_links_are_followed_and_the_usual_row_is_left_out(
     said: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -85,6 +93,18 @@ async def test_main_text_and_markdown() -> None:
     assert "- one thing" in markdown
     assert "[see](https://a.example/c)" in markdown
     assert await page("<p>").main_text() == ""
+
+
+async def test_links_in_markdown_are_relative_to_the_page() -> None:
+    text = f"{SENTENCE * 5}<a href='../up'>up</a> <a href='#part'>part</a> <a href='http://['>bad</a> {SENTENCE * 5}"
+    sign = "<a class='headerlink' href='#t'>¶</a>"
+    body = (
+        f"<base href='/docs/old/'><article><h1>Ducks{sign}</h1><p>{text}</p><p>{SENTENCE * 5}</p></article>"
+    )
+    found = await page(body).markdown()
+    assert "[up](https://a.example/docs/up)" in found
+    assert "[part](https://a.example/docs/old/#part)" in found
+    assert "# Ducks\n" in found
 
 
 async def test_articles_have_what_the_page_says_and_its_text(said: dict[str, list[dict[str, Any]]]) -> None:

@@ -83,6 +83,11 @@ def test_all_fields() -> None:
     assert row["cut"] is None
 
 
+def test_the_sign_behind_a_heading_is_left_out() -> None:
+    row = row_of(page("<h1>Head<a class=headerlink href=#h>¶</a></h1>"), "h1", "headings")
+    assert (row["h1"], row["headings"]) == ("Head", [{"level": 1, "text": "Head"}])
+
+
 def test_only_what_was_asked_for_and_links_is_another_name() -> None:
     assert list(row_of(page(), "text", "links"))[12:] == ["text", "outlinks", "cut"]
 

@@ -74,10 +74,11 @@ def crawl(
     if help_args:
         show_arguments(targets or [])
         return
-    options.set_up_logging(log_level, log_format, runs_spiders=True)
+    checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
+    # Hosts that do not answer are what a link check is about: its report names them.
+    options.set_up_logging(log_level, log_format, "error" if checks else "warning", runs_spiders=True)
     share = endings.read_share(fail_above)
     source = read_targets(targets or [], input_file, arguments)
-    checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
     source, report = link_checks.checking(source, checks, job, output)
     given = options.flags(
         pairs,

@@ -83,7 +83,12 @@ def headings(tree: LexborHTMLParser, reader: Reader, most: int) -> Iterator[dict
                 reader.cut = True
                 return
             most -= 1
-            yield {"level": level, "text": reader.text(node)}
+            yield {"level": level, "text": heading_text(node, reader)}
+
+
+def heading_text(node: LexborNode, reader: Reader) -> str:
+    """Without the sign by which documentation links to its headings."""
+    return reader.text(node).removesuffix("¶").rstrip()
 
 
 def images(tree: LexborHTMLParser, base: str) -> Iterator[dict[str, str | None]]:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from shoal.admit.identity import host_key, site
-from shoal.html.page_facts import Reader, alternates, headings, images, meta_tags, word_count
+from shoal.html.page_facts import Reader, alternates, heading_text, headings, images, meta_tags, word_count
 from shoal.html.page_links import in_encoding, is_legacy, join
 from shoal.html.robots_meta import directives
 from shoal.settings import ROW_FIELDS, Settings
@@ -110,7 +110,7 @@ def _linking(page: Page) -> Iterable[tuple[LexborNode, str]]:
 
 def _h1(facts: _Facts) -> str | None:
     nodes = facts.page.tree.tags("h1")
-    return facts.reader.text(nodes[0]) or None if nodes else None
+    return heading_text(nodes[0], facts.reader) or None if nodes else None
 
 
 def header_values(headers: Mapping[str, str], name: str) -> Sequence[str]:

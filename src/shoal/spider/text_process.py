@@ -10,11 +10,15 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from shoal.errors import SpiderError, UsageError
 from shoal.html.main_text import SECONDS, Answer, Form, Question, read_message, write_message
+
+if TYPE_CHECKING:
+    from shoal.spider.page import Page
 
 _ENDING = 2.0  # seconds for it to end by itself
 
@@ -95,12 +99,12 @@ def check_installed(who: str) -> None:
         raise UsageError(f"{who} needs trafilatura: pip install 'shoal[text]'")
 
 
-async def extract_text(html: str, url: str, form: Form) -> str:
+async def extract_text(page: Page, form: Form) -> str:
     """The main text of a page. Raises SpiderError if there is none because the page is too much for it."""
     check_installed(f"page.{'markdown' if form == 'markdown' else 'main_text'}()")
-    answer = await asyncio.to_thread(_PROCESS.ask, Question(html, url, form))
+    answer = await asyncio.to_thread(_PROCESS.ask, Question(page.html, page.base, form))
     if answer.error:
-        raise SpiderError(f"the main text of {url} cannot be found: {answer.error}")
+        raise SpiderError(f"the main text of {page.url} cannot be found: {answer.error}")
     return answer.text
 
 
