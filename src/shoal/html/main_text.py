@@ -94,6 +94,8 @@ def serve(source: BinaryIO, target: BinaryIO, seconds: float) -> None:
     """Answers questions until there are no more. The system ends a process that has used up its time for a page."""
     import logging
 
+    import trafilatura  # noqa: F401  # before the first page, whose time it would take
+
     logging.disable(logging.CRITICAL)  # what trafilatura says about pages
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)

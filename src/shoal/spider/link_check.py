@@ -191,6 +191,7 @@ class _Checker:
         met: set[str] = set()
         for node, tag, target in self._targets(page):
             if len(met) >= self._settings.max_links:
+                page.count("pages with more links than max_links")
                 return
             href = resolve(in_encoding(target, codec) if legacy else target, base)
             if href is not None and not href.startswith(("http://", "https://")):
