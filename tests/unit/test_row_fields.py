@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from shoal.cli.nocode import flags, read_names
+from shoal.cli.nocode import flags, named, read_names
 from shoal.errors import UsageError
 from shoal.html.page_facts import links_in_header, word_count
 from shoal.html.robots_meta import directives
@@ -158,7 +158,18 @@ def test_names_on_the_command_line() -> None:
         read_names("--row", [","], ["text"])
     with pytest.raises(UsageError, match=r"--row is for a crawl without code, and a.py is a spider"):
         flags(SpiderSource("", spec="a.py"), ["text"], None)
+    with pytest.raises(UsageError, match=r"--extract and --check-links write different rows"):
+        flags(SpiderSource("x", checks=("links",)), None, ["product"])
     assert flags(SpiderSource("x"), None, None) == {}
+
+
+def test_other_rows_are_another_job() -> None:
+    def name(**given: list[str]) -> str:
+        return named(SpiderSource("site-1"), given).name
+
+    assert name() == "site-1"
+    assert name(row_fields=["text"]) == "site-1-row"
+    assert name(row_fields=["text"], extract=["product", "event"]) == "site-1-product-event"
 
 
 def test_without_the_settings_the_spider_is_as_it_was() -> None:

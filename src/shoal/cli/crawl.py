@@ -80,6 +80,8 @@ def crawl(
     share = endings.read_share(fail_above)
     source = read_targets(targets or [], input_file, arguments)
     source, report = link_checks.checking(source, checks, job, output)
+    rows_given = nocode.flags(source, row, extract)
+    source = nocode.named(source, rows_given)
     given = options.flags(
         pairs,
         max_pages=max_pages,
@@ -91,7 +93,7 @@ def crawl(
         robots=False if no_robots else None,
         allow_network=allow_network or None,
         **options.cache_flags(cache, archive, offline=offline, age=cache_age, refresh=refresh),
-        **nocode.flags(source, row, extract),
+        **rows_given,
     )
     mine = guarded()
     fresh = fresh and not (
