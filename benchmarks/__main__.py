@@ -11,6 +11,7 @@ python -m benchmarks.kill        a crawl killed again and again: one row a page,
 python -m benchmarks.outputs     every format of output, killed again and again, read back by other programs
 python -m benchmarks.output_speed  rows a second and CPU a row of every format, against plain JSON Lines
 python -m benchmarks.extract     handlers on archived pages against crawling them: pages a second of one core
+python -m benchmarks.structured  structured data of pages: share right and CPU, beside extruct and price-parser
 python -m benchmarks.shop        a shop with a login, variants and files, killed again and again: every row once
 python -m benchmarks.adding      URLs added to a job that runs, is paused, has finished; parts killed: each exactly once
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers

@@ -51,6 +51,10 @@ REQUEST_WORD = 200  # characters of a method, pool or handler name. Beyond: `jun
 
 # -- what is read of a body
 XML_TAGS = 1_000_000  # "<" in an XML document: a sitemap of 50,000 URLs has half as many. Beyond: cut
+RECORDS = 1_000  # records of a page in one syntax: lists have some hundred products. Beyond: left out
+JSONLD_OBJECTS = 10_000  # objects of JSON-LD on a page. Beyond: left out
+DESCRIBED = 50_000  # elements with microdata or RDFa: an item has some ten. Beyond: not read
+META_ELEMENTS = 5_000  # <meta> of a page: usual are fifty. Beyond: not read
 
 # -- what a handler yields
 YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond: `junk`

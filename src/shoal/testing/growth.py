@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import logging
 import sys
 import time
@@ -35,7 +36,11 @@ from shoal.html.media import is_html
 from shoal.html.page_facts import links_in_header, word_count
 from shoal.html.page_links import absolute, in_encoding, largest_number, query_value, with_query_value
 from shoal.html.parsing import allowance
+from shoal.html.records.availability import availability_of
+from shoal.html.records.dates import iso_date, iso_duration
+from shoal.html.records.prices import parse_price
 from shoal.html.robots_meta import directives, header_asks
+from shoal.html.structured.broken_json import read_json
 from shoal.model import Request, Response, Task
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import kind_of
@@ -122,6 +127,24 @@ def read_jsonld(body: bytes) -> None:
         page(b'<script type="application/ld+json">' + text + b"</script>").jsonld()
 
 
+_DESCRIBED = b"<div itemscope itemtype=http://schema.org/Product vocab=http://schema.org/ typeof=Product>"
+
+
+def describe(body: bytes) -> None:
+    """The markup inside an item of microdata and RDFa."""
+    seen = page(_DESCRIBED + body)
+    seen.data()
+    seen.structured()
+
+
+def describe_json(body: bytes) -> None:
+    """The text as JSON-LD, as the values of a product in it, and as those of microdata."""
+    quoted = json.dumps(_text(body)).encode()
+    product = b'{"@type":"Product","name":%b,"offers":{"price":%b,"availability":%b,"priceValidUntil":%b}}'
+    for text in (body, product % (quoted, quoted, quoted, quoted)):
+        page(b'<script type="application/ld+json">' + text + b"</script>").data()
+
+
 def decode(body: bytes) -> None:
     for codec in _MULTIBYTE:
         decoding.decode(body, codec)
@@ -183,6 +206,7 @@ PAGES = (
     Reader("xpath", by_xpath, parses=True),
     Reader("xml", look_into_xml, parses=True),
     Reader("form", submit, parses=True),
+    Reader("structured data", describe, parses=True),
     Reader("mending", mend),
     Reader("xhtml", as_html),
     Reader("is_html", lambda body: is_html("", body)),
@@ -222,6 +246,11 @@ TEXTS = (
     Reader("decode", decode),
     Reader("json", _json),
     Reader("JSON-LD", read_jsonld, parses=True),
+    Reader("broken JSON", lambda text: read_json(_text(text))),
+    Reader("records", describe_json, parses=True),
+    Reader("price", lambda text: parse_price(_text(text), _text(text))),
+    Reader("availability", lambda text: availability_of(_text(text))),
+    Reader("date", lambda text: (iso_date(_text(text)), iso_duration(_text(text)))),
 )
 
 

@@ -46,6 +46,10 @@ MARKUP = (
     "<fieldset disabled><input name=a%d>", "<fieldset disabled><legend><input name=a%d>",
     "<div><input name=a dirname=b%d>", "<select name=a%d><option selected>x</select>", "<form><input name=a form=b>",
     "<table><form><tr><td><input name=a>", "<textarea name=a>", '<script type="application/ld+json">',
+    '<script type="application/ld+json">{"@type":"Product","name":"x"}</script>',
+    "<p itemprop=name>x", "<div itemprop=a>x", "<div itemscope itemprop=offers>x", "<div itemscope id=a itemref=a>",
+    "<div itemscope id=i%d itemref='i%d i1' itemprop=a>", "<p property=name>x", "<div property=a typeof=b>x",
+    "<a property=a resource='#%d' href='#1'>", "<div prefix='p%d: u%d'>", "<meta property=og:image content=x>",
 )
 
 TEXT = (
@@ -56,6 +60,8 @@ TEXT = (
     "/2001-1", "calendar/", "http://", "é", "\\", "xn--", "Sun, ", "06 Nov ", "GMT ", "-", "[", "]", "{",
     '{"a":', '"', "'", "\ud800", "\x00", "Reset(", "A_", "GoAway(A", "login", "/login", "captcha",
     "/captcha/", "<!--", "-->", "// <![CDATA[", "//]]>", '[{"@graph":', '{"@graph":[', "[]",
+    '{"a":"b" ', '"a",', '" // ', '" /*', '//"\n', "'a':", '\\"', '{"@type":"Product","offers":[', '{"@id":"a","@id":',
+    "&quot;", "€", "1 ", "1.1", "1,000.", " $", "not in stock", "1:00 ",
     "\r\n ", "\r", "\n", "\r\nX: y", "\r\n:", "1\r\nx\r\n", "1;", "0\r\n",
 )
 # fmt: on

@@ -19,10 +19,9 @@ from shoal.html.records.merging import merged
 from shoal.html.records.meta_records import record_from_meta
 from shoal.html.records.nodes import Nodes
 from shoal.html.structured import Structured
+from shoal.limits import RECORDS
 
 __all__ = ["FIELDS", "KINDS", "records"]
-
-_MOST = 1_000  # records of a page
 
 
 def records(
@@ -49,14 +48,21 @@ def from_structured(found: Structured, kinds: Collection[str] | None = None) -> 
     for kind in KINDS:
         if kinds is None or kind in kinds:
             record_from_meta(found, home, kind, result)
-    return [{name: record.get(name) or empty(name) for name in FIELDS[record["type"]]} for record in result]
+    return [_whole(record) for record in result]
+
+
+def _whole(record: dict[str, Any]) -> dict[str, Any]:
+    """With all fields of its kind, in their order."""
+    return {
+        name: empty(name) if (value := record.get(name)) is None else value for name in FIELDS[record["type"]]
+    }
 
 
 def _some(nodes: Nodes, wanted: dict[str, str]) -> list[tuple[str, dict[str, Any]]]:
     found = []
     for one in nodes.find(wanted):
         found.append(one)
-        if len(found) >= _MOST:
+        if len(found) >= RECORDS:
             break
     return found
 

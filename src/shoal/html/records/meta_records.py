@@ -6,6 +6,7 @@ from typing import Any
 
 from shoal.html.records.availability import availability_of
 from shoal.html.records.currencies import CODES, code_of
+from shoal.html.records.dates import iso_date
 from shoal.html.records.merging import fill
 from shoal.html.records.nodes import plain_text
 from shoal.html.records.prices import Price, parse_price
@@ -15,6 +16,16 @@ from shoal.html.structured.metadata import Values, every, first
 
 Record = dict[str, Any]
 
+_ARTICLE_TYPES = (
+    "article",
+    "og:article",
+    "news",
+    "blog",
+    "news.article",
+    "newsarticle",
+    "blogposting",
+    "post",
+)
 _PRODUCT_TYPES = ("product", "og:product", "product.item", "product.group", "good", "item")
 
 
@@ -48,6 +59,10 @@ def _says(opengraph: Values, twitter: Values, kind: str, syntax: str) -> bool:
     given = (first(opengraph, "og:type") or "").lower()
     if kind == "product":
         return given in _PRODUCT_TYPES or first(opengraph, *_AMOUNTS) is not None
+    if kind == "article":
+        return given in _ARTICLE_TYPES or (
+            not given and first(opengraph, "article:published_time") is not None
+        )
     return given == kind
 
 
@@ -79,7 +94,31 @@ def _opengraph(found: Structured, home: str | None, kind: str) -> Record:
     }
     if kind == "product":
         return common | {"name": _text(values, "og:title")} | _sold(values, home)
+    if kind == "article":
+        return common | _written(values)
+    if kind in ("event", "recipe"):
+        return common | {"name": _text(values, "og:title")}
     return {}
+
+
+def _written(values: Values) -> Record:
+    names = every(values, "article:author", "og:article:author", "book:author")
+    authors = [text for name in names if not name.startswith("http") and (text := plain_text(name))]
+    return {
+        "headline": _text(values, "og:title"),
+        "author": authors[0] if authors else None,
+        "authors": authors[:50],
+        "published": iso_date(
+            first(values, "article:published_time", "og:article:published_time", "og:pubdate")
+        ),
+        "modified": iso_date(
+            first(values, "article:modified_time", "og:updated_time", "og:article:modified_time")
+        ),
+        "section": _text(values, "article:section", "og:article:section"),
+        "keywords": [text for tag in every(values, "article:tag") if (text := plain_text(tag))][:100],
+        "publisher": _text(values, "og:site_name"),
+        "language": (first(values, "og:locale") or "").replace("_", "-") or None,
+    }
 
 
 def _sold(values: Values, home: str | None) -> Record:
@@ -137,12 +176,40 @@ def _twitter(found: Structured, home: str | None, kind: str) -> Record:
             "currency": price and price.currency,
             "availability": availability_of(labels.get("availability") or ""),
         }
-    return {}
+    if kind == "article":
+        return common | {"headline": _text(values, "twitter:title")}
+    return common | {"name": _text(values, "twitter:title")} if kind in ("event", "recipe") else {}
 
 
 def _meta(found: Structured, kind: str) -> Record:
     values = found.metadata.meta
-    return {"description": _text(values, "description")} if values else {}
+    if not values or kind not in ("product", "article", "event", "recipe"):
+        return {}
+    record: Record = {"description": _text(values, "description", "dc.description", "dcterms.description")}
+    if kind != "article":
+        return record
+    author = _text(
+        values, "author", "dc.creator", "dcterms.creator", "parsely-author", "sailthru.author", "byl"
+    )
+    words = (first(values, "news_keywords", "keywords", "parsely-tags") or "").split(",")
+    return record | {
+        "headline": _text(
+            values, "dc.title", "dcterms.title", "parsely-title", "sailthru.title", "citation_title"
+        ),
+        "author": author,
+        "authors": [author] if author else [],
+        "published": iso_date(first(values, *_PUBLISHED)),
+        "modified": iso_date(first(values, "last-modified", "dcterms.modified", "datemodified", "modified")),
+        "section": _text(values, "parsely-section", "section", "cxenseparse:section"),
+        "keywords": [text for word in words[:100] if (text := plain_text(word))],
+        "publisher": _text(values, "dc.publisher", "dcterms.publisher", "application-name"),
+    }
+
+
+_PUBLISHED = (
+    "date", "pubdate", "publishdate", "publish-date", "publish_date", "datepublished", "parsely-pub-date",
+    "sailthru.date", "dc.date", "dc.date.issued", "dcterms.created", "dcterms.date", "citation_publication_date",
+)  # fmt: skip
 
 
 def _text(values: Values, *names: str) -> str | None:

@@ -19,9 +19,11 @@ Node: TypeAlias = dict[str, Any]
 
 _MOST = 20_000  # objects of a page that are looked at
 _VALUES = 1_000  # values of one property
-_TEXT = 100_000  # characters of a text
+_SMALL, _FOR_AN_OBJECT = 20_000, 60  # properties that are looked at, and for every object on the page
+_ALL_TEXT = 5_000_000  # characters of all texts
 _LINKS = 4  # references that are followed from one value
 _REFERENCE = frozenset({"@id", "@type", "@context"})
+_PREFIXES = ("schema:", "http://schema.org/", "https://schema.org/", "s:", "sdo:")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--[^<>]*-->")
 _DIGITS = re.compile(r"\d[\d.,]*")
 # Objects that are about something else than the page.
@@ -54,7 +56,15 @@ class Nodes:
         self.base = base
         self.home = home  # the currency where the page is from
         self._roots = list(items)
+        self._found = 0
+        self._prefixed = False  # whether names are written as "schema:name" or "http://schema.org/name"
+        self._kin: list[Node] = []  # those that have variants, or are one
         self._ids = dict(self._identified())
+        # An object that many refer to is read for each of them: without a limit, a small page could take very long.
+        self._left = _SMALL + _FOR_AN_OBJECT * self._found
+        self._text_left = _ALL_TEXT
+        self._variants: dict[int, list[Node]] = {}  # of groups that do not list them
+        self._inner = self._find_variants()
 
     # -- finding objects
 
@@ -62,13 +72,15 @@ class Nodes:
         """Those that others can refer to. Of several with one name, the last with most to say comes last."""
         waiting: list[object] = list(reversed(self._roots))
         found: list[tuple[str, Node]] = []
-        seen = 0
-        while waiting and seen < _MOST:
+        while waiting and self._found < _MOST:
             value = waiting.pop()
             if isinstance(value, list):
                 waiting += value[:_VALUES]
             elif isinstance(value, dict):
-                seen += 1
+                self._found += 1
+                self._prefixed = self._prefixed or any(":" in name for name in value)
+                if "hasVariant" in value or "isVariantOf" in value:
+                    self._kin.append(value)
                 name = value.get("@id")
                 if isinstance(name, str) and not _REFERENCE.issuperset(value):
                     found.append((name, value))
@@ -76,12 +88,28 @@ class Nodes:
         found.sort(key=lambda pair: len(pair[1]))
         return iter(found)
 
+    def _find_variants(self) -> set[int]:
+        """Those that stand beside their group. They are part of its record, and none of their own."""
+        tops = {id(root) for root in self._roots}
+        inner: set[int] = set()
+        for node in self._kin:
+            inner |= {id(variant) for variant in self.nodes(node, "hasVariant")}
+            for group in self.nodes(node, "isVariantOf"):
+                if id(group) in tops and "hasVariant" not in group and id(node) in tops:
+                    self._variants.setdefault(id(group), []).append(node)
+                    inner.add(id(node))
+        return inner
+
+    def variants(self, node: Node) -> list[Node]:
+        return self.nodes(node, "hasVariant", "model") or self._variants.get(id(node), [])
+
     def find(self, kinds: dict[str, str]) -> Iterator[tuple[str, Node]]:
         """The objects that are records, with their kind. `kinds` is by type, in lower case. What is about
         something else than the page is passed over, and so is what is inside a record."""
         waiting: list[object] = list(reversed(self._roots))
-        seen: set[int] = set()
-        while waiting and len(seen) < _MOST:
+        seen: set[int] = set(self._inner)
+        most = _MOST + len(seen)
+        while waiting and len(seen) < most:
             value = waiting.pop()
             if isinstance(value, list):
                 waiting += reversed(value[:_VALUES])
@@ -107,13 +135,15 @@ class Nodes:
     def values(self, node: Node, *names: str) -> list[Any]:
         """All values of the first of these properties that has some: texts, numbers, objects."""
         for name in names:
+            self._left -= 1
             given = node.get(name)
-            if given is None:
-                given = node.get(f"schema:{name}", node.get(f"http://schema.org/{name}"))
-                if given is None:
-                    given = node.get(f"https://schema.org/{name}")
-            if given is not None and (found := list(self._flat(given))):
-                return found
+            if given is None and self._prefixed:
+                given = next((node[long] for prefix in _PREFIXES if (long := prefix + name) in node), None)
+            if given is not None and self._left > 0:
+                found = list(self._flat(given))
+                self._left -= len(found)
+                if found:
+                    return found
         return []
 
     def _flat(self, given: object) -> Iterator[Any]:
@@ -171,7 +201,11 @@ class Nodes:
             return None
         if isinstance(value, float):
             return format(value, "g") if math.isfinite(value) else None
-        return plain_text(str(value)) if isinstance(value, str | int) else None
+        if not isinstance(value, str | int) or self._text_left <= 0:
+            return None
+        text = str(value)[: self._text_left] if isinstance(value, str) else format(value, "d")
+        self._text_left -= len(text)
+        return plain_text(text)
 
     def text_of_node(self, node: Node) -> str | None:
         for name in ("name", "@value", "value", "text", "headline", "@id"):
@@ -261,7 +295,6 @@ def as_number(value: object) -> float | int | None:
 
 def plain_text(text: str) -> str | None:
     """Without markup, entities and superfluous white space; None if nothing is left."""
-    text = text[:_TEXT]
     if "&" in text:
         text = html.unescape(text)
     if "<" in text:

@@ -40,15 +40,17 @@ _SIMPLE = re.compile(r"\d{1,12}(?:\.\d{1,2})?", re.ASCII)
 # anything else of digits and separators.
 _NUMBER = re.compile(
     r"(?P<grouped>(?<!\d)\d{1,3}(?:[ ']\d{3})++(?:[.,]\d{1,4}+)?+(?!\d))"
-    r"|(?P<apart>\d++[.,] \d\d(?![\d.,]))"
-    r"|(?P<signed>\d++ ?[€£$]\d\d(?![\d.,]))"
+    r"|(?P<apart>\d++(?:[.,]\d{3})*+[.,] \d\d(?![\d.,]))"
+    r"|(?P<signed>\d++(?: ?[€£$]|€ )\d\d(?![\d.,€£$]| [€£$]))"
     r"|(?P<run>[.,]?\d++(?:[.,']\d++)*+)",
     re.ASCII,
 )
 _WORD = re.compile(r"[^\d\s,:;()%*+|<>=\[\]!?-]+")
 _PERCENT = re.compile(r" ?%")
+_DATE = re.compile(r"\d{1,2}[./]\d{1,2}[./](?:19|20)\d\d", re.ASCII)
+_COUNTRY = re.compile(r"(?<![A-Za-z])([A-Za-z]{1,3}) $")
 _RANGE = re.compile(r"\s*(?:-|~|to|bis|a|à|do|až|until|до|－|～)\s*", re.IGNORECASE)
-_BETWEEN = frozenset(" :.-=")
+_BETWEEN = frozenset(" :.=")
 _NEAR = 3  # characters between an amount and its currency
 _FOR_FREE = "free gratis kostenlos gratuit gratuito grátis zdarma ingyenes бесплатно ücretsiz 免费 無料"
 _FREE = frozenset(_FOR_FREE.split())
@@ -68,7 +70,11 @@ def parse_price(text: str, currency_hint: str | None = None, *, home: str | None
     if _SIMPLE.fullmatch(text):
         return Price(Decimal(text), *_hinted(currency_hint, home))
     text = _plain(text)
-    numbers = [found for found in _NUMBER.finditer(text) if not _PERCENT.match(text, found.end())]
+    numbers = [
+        found
+        for found in _NUMBER.finditer(text)
+        if not _PERCENT.match(text, found.end()) and not _DATE.fullmatch(found[0])
+    ]
     signs = _signs(text)
     if not numbers:
         is_free = any(word.strip(".!").casefold() in _FREE for word in text.split())
@@ -106,11 +112,16 @@ class _Sign(NamedTuple):
 
 def _signs(text: str) -> list[_Sign]:
     """The words and signs that mean a currency."""
-    return [
-        _Sign(found.start() + at, found.start() + at + len(word), word)
-        for found in _WORD.finditer(text)
-        for at, word in _names(found[0])
-    ]
+    signs: list[_Sign] = []
+    for found in _WORD.finditer(text):
+        for at, word in _names(found[0]):
+            start = found.start() + at
+            country = _COUNTRY.search(text, max(0, start - 5), start) if word == "$" else None
+            if country and (whole := country[1] + word).casefold() in SIGNS:  # "AU $10"
+                signs.append(_Sign(country.start(), start + 1, whole))
+            else:
+                signs.append(_Sign(start, start + len(word), word))
+    return signs
 
 
 def _names(word: str) -> list[tuple[int, str]]:
@@ -195,9 +206,9 @@ def _amount(found: re.Match[str], decimals: int) -> Decimal | None:
     if found["grouped"]:
         text = text.replace(" ", "").replace("'", "").replace(",", ".")
     elif found["apart"]:
-        text = text.replace(" ", "").replace(",", ".")
+        text = _decimal(text.replace(" ", ""), decimals)
     elif found["signed"]:
-        text = re.sub(r" ?[€£$]", ".", text)
+        text = re.sub(r" ?[€£$] ?", ".", text)
     else:
         text = _decimal(text, decimals)
     return Decimal(text) if 0 < len(text) <= _DIGITS else None

@@ -8,6 +8,7 @@ from typing import Any
 
 from shoal.html.records.availability import availability_of
 from shoal.html.records.dates import iso_date
+from shoal.html.records.fields import OFFER
 from shoal.html.records.nodes import Node, Nodes
 from shoal.html.records.prices import Price, decimal_text
 
@@ -28,23 +29,9 @@ _GTINS = ("gtin13", "gtin", "gtin14", "gtin12", "gtin8", "ean", "ean13", "upc", 
 _NO_DIGITS = re.compile(r"[^\dXx]")
 _TRAITS = ("color", "size", "material", "pattern")
 
-OFFER_FIELDS = (
-    "price",
-    "currency",
-    "list_price",
-    "availability",
-    "condition",
-    "name",
-    "sku",
-    "gtin",
-    "url",
-    "seller",
-    "valid_until",
-)
-
 
 def product(nodes: Nodes, node: Node) -> Record:
-    offers = _offers(nodes, node)
+    offers = offers_of(nodes, node)
     variants = _variants(nodes, node)
     images = nodes.urls(node, "image", "images", "photo", "thumbnailUrl")
     record: Record = {
@@ -56,7 +43,7 @@ def product(nodes: Nodes, node: Node) -> Record:
         **identifiers(nodes, node),
         "brand": nodes.text(node, "brand", "manufacturer"),
         "category": _category(nodes, node),
-        **_sale(nodes, node, offers, variants),
+        **sale(nodes, node, offers, variants),
         "rating": rating(nodes, node),
         "properties": _properties(nodes, node),
         "offers": offers,
@@ -108,7 +95,7 @@ def _properties(nodes: Nodes, node: Node) -> dict[str, str]:
 # -- offers
 
 
-def _offers(nodes: Nodes, node: Node) -> list[Record]:
+def offers_of(nodes: Nodes, node: Node) -> list[Record]:
     """Every offer; an AggregateOffer gives those in it, or one for itself."""
     found: list[Record] = []
     currency = nodes.currency(node)
@@ -203,7 +190,7 @@ def _first_price(nodes: Nodes, node: Node, currency: str | None, *names: str) ->
 # -- which of them is the product's
 
 
-def _sale(nodes: Nodes, node: Node, offers: list[Record], variants: list[Record]) -> Record:
+def sale(nodes: Nodes, node: Node, offers: list[Record], variants: list[Record]) -> Record:
     """The price that counts: of the offer for this page, else of the first that can be bought."""
     from_variants = [one for one in variants if one["price"] or one["availability"]]
     sold = offers or from_variants
@@ -248,13 +235,13 @@ def _range(
 
 
 def _variants(nodes: Nodes, node: Node) -> list[Record]:
-    given = nodes.nodes(node, "hasVariant", "model")
+    given = nodes.variants(node)
     return [_variant(nodes, one, node) for one in given[:_MOST_VARIANTS] if one is not node]
 
 
 def _variant(nodes: Nodes, node: Node, group: Node) -> Record:
-    offers = _offers(nodes, node)
-    chosen = _chosen(offers, nodes.base) if offers else dict.fromkeys(OFFER_FIELDS)
+    offers = offers_of(nodes, node)
+    chosen = _chosen(offers, nodes.base) if offers else dict.fromkeys(OFFER)
     images = nodes.urls(node, "image")
     return {
         "name": nodes.text(node, "name"),

@@ -9,9 +9,9 @@ from typing import Any
 from selectolax.lexbor import LexborHTMLParser
 
 from shoal.html.page_links import join
+from shoal.html.structured import microdata, rdfa
 from shoal.html.structured.jsonld import objects_in
 from shoal.html.structured.metadata import Metadata
-from shoal.html.structured.microdata import items_in
 
 
 class Structured:
@@ -28,11 +28,11 @@ class Structured:
 
     @cached_property
     def microdata(self) -> list[dict[str, Any]]:
-        return items_in(self._tree, self.base)
+        return microdata.items_in(self._tree, self.base)
 
     @cached_property
     def rdfa(self) -> list[dict[str, Any]]:
-        return []
+        return rdfa.items_in(self._tree, self.base)
 
     @cached_property
     def metadata(self) -> Metadata:

@@ -17,10 +17,12 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 from shoal.html.page_links import join
 from shoal.html.structured.marks import Nearest
 from shoal.html.visible_text import readable_text
+from shoal.limits import DESCRIBED
 
-_MOST = 50_000  # properties of a page, and of all its items together where some are shared
+_SHARED = 20  # times as many may be those of all items together, where itemref shares them
 _DEEPEST = 24  # items in items
-_NESTED_TEXTS = 16  # properties in properties whose text is read: each reads the text of those inside again
+_NAMES = 10  # of one property
+_NESTED_TEXTS = 4  # properties in properties whose text is read: each reads the text of those inside again
 _SOURCES = {
     **dict.fromkeys(("audio", "embed", "iframe", "img", "source", "track", "video"), "src"),
     **dict.fromkeys(("a", "area", "link"), "href"),
@@ -38,9 +40,8 @@ def items_in(tree: LexborHTMLParser, base: str) -> list[dict[str, Any]]:
 class _Items:
     def __init__(self, tree: LexborHTMLParser, base: str) -> None:
         self._base = base
-        self._left = _MOST
-        self._scopes = {node.mem_id: node for node in tree.css("[itemscope]")[:_MOST]}
-        properties = tree.css("[itemprop]")[:_MOST]
+        self._scopes = {node.mem_id: node for node in tree.css("[itemscope]")[:DESCRIBED]}
+        properties = tree.css("[itemprop]")[:DESCRIBED]
         self._properties = {node.mem_id: node for node in properties}
         self._order = {element: place for place, element in enumerate(self._properties)}
         self._ids = self._referenced(tree)
@@ -51,6 +52,7 @@ class _Items:
         for element, above in self._above.items():
             if above is not None:
                 self._inside.setdefault(above, []).append(element)
+        self._left = self._allowed = 1_000 + _SHARED * len(marked)
         self._levels: dict[int, int] = {}
 
     def _referenced(self, tree: LexborHTMLParser) -> dict[str, LexborNode]:
@@ -67,7 +69,7 @@ class _Items:
 
     def all(self) -> list[dict[str, Any]]:
         used = {element for scope in self._scopes for element in self._own(scope) if element in self._scopes}
-        self._left = _MOST
+        self._left = self._allowed
         return [self._item(scope, ()) for scope in self._scopes if scope not in used and self._left > 0]
 
     def _own(self, scope: int) -> list[int]:
@@ -100,16 +102,17 @@ class _Items:
         for element in self._own(scope):
             if element in inside or (element in self._scopes and len(inside) >= _DEEPEST):
                 continue
-            value = self._item(element, inside) if element in self._scopes else self._value(element)
-            for name in dict.fromkeys((self._properties[element].attributes.get("itemprop") or "").split()):
-                add(item, short(name), value)
+            names = (self._properties[element].attributes.get("itemprop") or "").split()[:_NAMES]
+            text = "" if element in self._scopes else self._value(element)
+            for name in dict.fromkeys(names):
+                add(item, short(name), self._item(element, inside) if element in self._scopes else text)
         return item
 
     def _value(self, element: int) -> str:
         node = self._properties[element]
         attributes, tag = node.attributes, node.tag or ""
         content = attributes.get("content")
-        if tag == "meta" or content is not None:
+        if tag == "meta" or content:
             return (content or "").strip()
         if (source := _SOURCES.get(tag)) and (target := attributes.get(source)) is not None:
             target = target.strip()

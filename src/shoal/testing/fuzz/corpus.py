@@ -38,6 +38,17 @@ _FEED = (
     b"<item><title>A &amp; B&nbsp;&x;</title><link>https://a.example/1</link><m:thumbnail url='/t.png'/>"
     b"<description><![CDATA[<p>x</p>]]></description></item></channel></rss>"
 )
+_PRODUCT = (
+    b'{"@context":"https://schema.org","@graph":[{"@type":"Product","name":"Lamp","offers":{"@id":"#o"},'
+    b'"aggregateRating":{"ratingValue":"4,5","reviewCount":3}},{"@id":"#o","@type":"Offer","price":"1.234,50 EUR",'
+    b'"availability":"http://schema.org/InStock"},{"@type":"BreadcrumbList","itemListElement":[{"name":"A","item":"/a"}]}]}'
+)
+_ITEM = (
+    b"<div itemscope itemtype=http://schema.org/Product itemref=more><h1 itemprop=name>Lamp</h1><p itemprop=offers"
+    b" itemscope itemtype=http://schema.org/Offer><b itemprop=price>1,50</b><meta itemprop=priceCurrency content=EUR>"
+    b"</p></div><p id=more itemprop=sku>L-1"
+)
+_TYPED = b"<p vocab=http://schema.org/ typeof=Recipe><b property=name>Soup</b><time property=cookTime datetime=PT1H>1 h"
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"
 _CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
 _TASK = b"\x00\x01\x05pageX\x43\x01\x02\x00\x85" + bytes(range(60)) + b"\x05hello\x04meta" * 4
@@ -77,6 +88,19 @@ ORDINARY: Mapping[str, Sequence[bytes]] = {
         b'</de>; rel="alternate"; hreflang=de, <x>; rel=canonical\n' + _PAGE,
         b"googlebot: noindex, max-snippet: 2\n<h1>x</h1><img src=a alt><a href='#b' id=c>d</a>",
         b"\xff\n<link rel=canonical href=/x><h2><a name=y>",
+    ),
+    "structured": (
+        _PRODUCT,
+        _ITEM,
+        _TYPED,
+        b"<meta property=og:type content=article><meta name=author content=A>",
+        b"",
+    ),
+    "prices": (
+        "EUR\n1.234,50 €".encode(),
+        "\nCHF 1'234.–".encode(),
+        b"$\nfrom 10",
+        b"\n2026-01-02T10:00:00+02:00",
     ),
     "xml": (_PAGE, _FEED, b"<?xml version='1.0' encoding='koi8-r'?><a b='\xc1'>\xc1</a>", b""),
     "answers": (
@@ -124,7 +148,39 @@ _MANY_RULES = b"".join(b"Disallow: /%d*x\n" % n for n in range(2_000))
 _ATTRIBUTES = b"<body " + b" ".join(b"a%d" % n for n in range(400)) + b">"
 _HEAD = b"HTTP/1.1 200 OK\r\n"
 
+_SHARED = (
+    b'[{"@id":"#a","offers":['
+    + b'{"price":1},' * 500
+    + b"{}]},"
+    + b'{"@type":"Product","offers":{"@id":"#a"}},' * 200
+)
+
 ATTACKS: Mapping[str, Mapping[str, bytes]] = {
+    "structured": {
+        "brackets": b"[" * (100 * KB),
+        "braces": b'{"a":' * (20 * KB),
+        "quotes before comments": b'{"a":' + b'" // ' * (20 * KB),
+        "quotes in comments": b'{"a":"' + b'//"\n' * (20 * KB),
+        "offers that many share": _SHARED + b"{}]",
+        "an item that refers to itself": b"<div itemscope id=a itemref=a><p itemprop=b itemscope itemref='a a'>"
+        * 2_000,
+        "items that double": b"".join(
+            b"<div id=i%d><p itemprop=a itemscope itemref=i%d></p><p itemprop=b itemscope itemref=i%d></p></div>"
+            % (n, n + 1, n + 1)
+            for n in range(40)
+        )
+        + b"<div itemscope itemref=i0>",
+        "properties in properties": b"<div itemscope>" + b"<div itemprop=a>x" * (10 * KB),
+        "many prefixes": b"<p typeof=a>" + b"".join(b"<div prefix='p%d: u'>" % n for n in range(8_000)),
+        "half characters": b'{"@type":"Product","name":"\\ud800","url":"\\udc00","offers":{"price":1e999}}',
+        "many metas": b"<meta property=og:image content=x>" * 10_000,
+    },
+    "prices": {
+        "points": b"\n" + b"1." * (8 * KB),
+        "digits": b"\n" + b"9" * (16 * KB),
+        "a year of five digits": b"99999-01-01",
+        "an hour too many": b"2026-12-31T24:00",
+    },
     "url": {
         "a session id for a host": b"http:;jsessionid=",
         "half a character": b"https://a.example/\xed\xa0\x80",

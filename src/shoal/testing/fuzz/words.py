@@ -54,6 +54,28 @@ XML = (
     b"</link>", b"</item>", b"<feed xmlns='http://www.w3.org/2005/Atom'>", b"<?a", b"?>", b"<html>", b"<script/>",
     *HTML,
 )
+STRUCTURED = (
+    b"{", b"}", b"[", b"]", b'"', b"'", b":", b",", b"//", b"/*", b"*/", b"\\", b"\\ud800", b"\\u0000", b"1e999", b"-1",
+    b'"@type":"Product"', b'"@type":["Product","Event"]', b'"@type":"Recipe"', b'"@type":"JobPosting"',
+    b'"@type":"NewsArticle"', b'"@type":"BreadcrumbList"', b'"@graph":[', b'"@id":"#a"', b'{"@id":"#a"}', b'"@value":',
+    b'"@list":[', b'"name":', b'"offers":', b'"price":', b'"priceCurrency":"EUR"', b'"availability":"InStock"',
+    b'"hasVariant":[', b'"priceSpecification":', b'"aggregateRating":{"ratingValue":', b'"image":', b'"url":',
+    b'"datePublished":"2026-01-01T00:00Z"', b'"itemListElement":[', b'"recipeInstructions":', b'"baseSalary":', b"NaN",
+    b"<div itemscope itemtype=http://schema.org/Product>", b"<p itemprop=name>", b"<p itemprop=price>",
+    b"<div itemscope itemprop=offers>", b" itemref='a b'", b" id=a", b"<div vocab=http://schema.org/ typeof=Product>",
+    b"<p property=name>", b" resource=#a",
+    b" prefix='s: http://schema.org/'", b"<meta property=og:type content=product>",
+    b"<meta property=product:price:amount content='1,5 EUR'>", b"<meta name=twitter:data1 content=x>", b"</div>", b">",
+    b"<script type=application/ld+json>", b"</script>", b"<html lang=sv>", *_ODD,
+)
+PRICES = (
+    b"1", b"0", b"999", b"000", b".", b",", b"'", b" ", "\u00a0".encode(), "\u202f".encode(), b"-", "–".encode(), b"%",
+    b"$",
+    "€".encode(), "£".encode(), "¥".encode(), b"kr", b"Rs.", b"EUR", b"USD", b"CHF", "zł".encode(), "руб.".encode(),
+    "١٢".encode(), "१".encode(), "１".encode(), b"from ", b"free", b"sold out", b"in stock", b"ausverkauft",
+    b"http://schema.org/", b"InStock", b"2026-01-02", b"T10:00:00Z", b"+02:00", b"Jan", b"2 May 2026", b"PT1H", b"\n",
+    *_ODD,
+)
 HEADERS = (
     b"200\n", b"301\n", b"304\n", b"403\n", b"429\n", b"503\n", b"0\n", b"999\n", b"9999\n", b"\n\n", b": ",
     b"\nLocation: ", b"\nRetry-After: ", b"\nSet-Cookie: k=s3cret", b"\nset-cookie: s3cret",

@@ -30,6 +30,8 @@ _ALL = (
     replace(_pure("html", pages.html, words.HTML, 2048), floor=0.1),
     replace(_pure("without-code", pages.without_code, words.HTML, 2048), floor=0.1),
     replace(_pure("xml", pages.xml, words.XML, 2048), floor=0.1),
+    replace(_pure("structured", pages.structured, words.STRUCTURED, 2048), floor=0.1),
+    _pure("prices", pages.prices, words.PRICES, 512),
     _pure("answers", answers.answers, words.HEADERS),
     _pure("cookies", answers.cookies, words.COOKIES, 2048),
     _pure("decodings", answers.decodings),

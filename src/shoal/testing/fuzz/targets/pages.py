@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+from decimal import Decimal
 
 from multidict import CIMultiDict
 
@@ -11,6 +12,11 @@ from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.html import charset, decoding
 from shoal.html.media import is_html, kind_of
+from shoal.html.records import FIELDS
+from shoal.html.records.availability import AVAILABILITIES, availability_of
+from shoal.html.records.currencies import CODES
+from shoal.html.records.dates import iso_date, iso_duration
+from shoal.html.records.prices import parse_price
 from shoal.model import Request, Response, Task
 from shoal.settings import Settings
 from shoal.sink.items import encode_row
@@ -87,6 +93,36 @@ def without_code(data: bytes) -> None:
         if not isinstance(one, Request):
             encode_row(one, _CHECKED)
     RobotsDirectives(_OBEDIENT).apply(page, Yielded([{}], []), Tally())
+
+
+def structured(data: bytes) -> None:
+    """Whatever a page describes itself with, its records have the fields of their kind, decimal prices, known words for
+    availability, http(s) links, and can be written as JSON."""
+    for body in (data, b'<script type="application/ld+json">' + data + b"</script>"):
+        page = page_of("text/html; charset=utf-8", body)
+        for record in page.data():
+            assert tuple(record) == FIELDS[record["type"]]
+            encode_row(record, _HANDLER)
+            for name in ("price", "list_price", "low_price", "high_price"):
+                assert record.get(name) is None or Decimal(record[name]) >= 0
+            assert record.get("availability") in (None, *AVAILABILITIES)
+            for name in ("url", "image"):
+                assert (record.get(name) or "http://").startswith(("http://", "https://"))
+        assert len(page.structured()) == 6
+
+
+def prices(data: bytes) -> None:
+    """A text is a price with a finite amount and a known currency, or none; so for availability and dates."""
+    head, text = lines(data, 2)
+    price = parse_price(as_text(text), as_text(head))
+    if price is not None:
+        assert Decimal(price.text) >= 0
+        assert price.currency is None or price.currency in CODES
+    assert availability_of(as_text(data)) in (None, *AVAILABILITIES)
+    date = iso_date(as_text(data))
+    assert date is None or iso_date(date) == date
+    duration = iso_duration(as_text(data))
+    assert duration is None or iso_duration(duration) == duration
 
 
 def xml(data: bytes) -> None:
