@@ -53,7 +53,7 @@ def test_all_fields() -> None:
     )
     assert list(row)[12:] == [*ROW_FIELDS, "cut"]
     assert row["h1"] == "The headline"
-    assert row["headings"] == [{"level": 1, "text": "The headline"}, {"level": 2, "text": "Before"}]
+    assert row["headings"] == [{"level": 2, "text": "Before"}, {"level": 1, "text": "The headline"}]
     assert row["text"].startswith("Before The headline Some words, and 日本語 - more.")
     assert row["word_count"] == 3 + 3 + 3 + 1 + 3  # 日本語 has three; the dash is none
     assert row["content_hash"] == sha256(row["text"].encode()).hexdigest()
