@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -62,6 +63,14 @@ async def test_records_are_items_of_their_kind(said: dict[str, list[dict[str, An
     assert kinds_of(fitted("product", row_fields=["text"])) == ["product", "summary"]
 
 
+async def test_products_of_a_real_page() -> None:
+    """As `page.data` reads them."""
+    described = """<script type="application/ld+json">{"@type": "Product", "name": "Duck", "offers":
+    {"@type": "Offer", "price": "1234.50", "priceCurrency": "EUR"}}</script><a href=/next>next</a>"""
+    ((table, data),) = await rows_of(page(described), "product", "breadcrumb")
+    assert (table, b'"name":"Duck"' in data, b'"price":"1234.50"' in data) == ("product", True, True)
+
+
 async def test_links_are_followed_and_the_usual_row_is_left_out(
     said: dict[str, list[dict[str, Any]]],
 ) -> None:
@@ -87,18 +96,38 @@ async def test_main_text_and_markdown() -> None:
     assert await page("<p>").main_text() == ""
 
 
-async def test_articles_have_what_the_page_says_and_its_text(said: dict[str, list[dict[str, Any]]]) -> None:
+async def test_links_in_markdown_are_relative_to_the_page() -> None:
+    text = f"{SENTENCE * 5}<a href='../up'>up</a> <a href='#part'>part</a> <a href='http://['>bad</a> {SENTENCE * 5}"
+    sign = "<a class='headerlink' href='#t'>¶</a>"
+    body = (
+        f"<base href='/docs/old/'><article><h1>Ducks{sign}</h1><p>{text}</p><p>{SENTENCE * 5}</p></article>"
+    )
+    found = await page(body).markdown()
+    assert "[up](https://a.example/docs/up)" in found
+    assert "[part](https://a.example/docs/old/#part)" in found
+    assert "# Ducks\n" in found
+
+
+NEWS = """<script type="application/ld+json">{"@type": "NewsArticle", "headline": "Ducks!", "author": "Ann",
+"articleBody": "short"}</script>"""
+
+
+async def test_articles_have_what_the_page_says_and_its_text() -> None:
     ((table, plain),) = await rows_of(page(), "article")
+    ((_, told),) = await rows_of(page(ARTICLE + NEWS), "article")
+    one, other = json.loads(plain), json.loads(told)
     assert table == "article"
-    assert b'"title":"T"' in plain
-    assert b"ducks, reeds and ponds" in plain
-    said["article"] = [{"type": "article", "title": None, "headline": "Ducks!", "text": "short"}]
-    ((_, told),) = await rows_of(page(), "article")
-    assert b'"headline":"Ducks!"' in told
-    assert b'"title":"T"' in told
-    assert b"ducks, reeds and ponds" in told
-    said.clear()
+    assert list(one) == list(other)  # one shape, whatever a page says
+    assert (one["headline"], one["title"], one["language"], one["author"]) == ("T", "T", "en", None)
+    assert (other["headline"], other["title"], other["author"]) == ("Ducks!", "T", "Ann")
+    assert "ducks, reeds and ponds" in one["text"]
+    assert one["text"] == other["text"]
+
+
+async def test_what_is_an_article() -> None:
     assert await rows_of(page("<title>T</title><p>Too short to be one."), "article") == []
+    ((_, data),) = await rows_of(page(NEWS), "article")  # it says so, and has no other text
+    assert json.loads(data)["text"] == "short"
 
 
 async def test_a_long_text_is_cut_and_that_is_said() -> None:
@@ -119,14 +148,14 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_page_that_takes_too_long_costs_its_process_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    mine = text_process.TextProcess(seconds=1.0)
+    mine = text_process.TextProcess(seconds=0.5)
     monkeypatch.setattr(text_process, "_PROCESS", mine)
     assert await page("<p>").main_text() == ""
     first = repr(mine)
     with pytest.raises(
         SpiderError, match=r"the main text of https://a.example/p cannot be found: it took more than"
     ):
-        await page(f"<p>{SENTENCE}</p>" * 50_000).main_text()
+        await page(f"<p>{SENTENCE}</p>" * 30_000).main_text()
     assert SENTENCE.strip() in await page().main_text()
     assert repr(mine) != first  # another one
     mine.close()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from shoal.cli.nocode import flags, read_names
+from shoal.cli.nocode import flags, named, read_names
 from shoal.errors import UsageError
 from shoal.html.page_facts import links_in_header, word_count
 from shoal.html.robots_meta import directives
@@ -53,7 +53,7 @@ def test_all_fields() -> None:
     )
     assert list(row)[12:] == [*ROW_FIELDS, "cut"]
     assert row["h1"] == "The headline"
-    assert row["headings"] == [{"level": 1, "text": "The headline"}, {"level": 2, "text": "Before"}]
+    assert row["headings"] == [{"level": 2, "text": "Before"}, {"level": 1, "text": "The headline"}]
     assert row["text"].startswith("Before The headline Some words, and 日本語 - more.")
     assert row["word_count"] == 3 + 3 + 3 + 1 + 3  # 日本語 has three; the dash is none
     assert row["content_hash"] == sha256(row["text"].encode()).hexdigest()
@@ -81,6 +81,11 @@ def test_all_fields() -> None:
     assert row["robots"] == ["noindex", "noarchive", "max-snippet: 20", "googlebot: nofollow"]
     assert row["redirects"] == ["https://a.example/old"]
     assert row["cut"] is None
+
+
+def test_the_sign_behind_a_heading_is_left_out() -> None:
+    row = row_of(page("<h1>Head<a class=headerlink href=#h>¶</a></h1>"), "h1", "headings")
+    assert (row["h1"], row["headings"]) == ("Head", [{"level": 1, "text": "Head"}])
 
 
 def test_only_what_was_asked_for_and_links_is_another_name() -> None:
@@ -153,7 +158,18 @@ def test_names_on_the_command_line() -> None:
         read_names("--row", [","], ["text"])
     with pytest.raises(UsageError, match=r"--row is for a crawl without code, and a.py is a spider"):
         flags(SpiderSource("", spec="a.py"), ["text"], None)
+    with pytest.raises(UsageError, match=r"--extract and --check-links write different rows"):
+        flags(SpiderSource("x", checks=("links",)), None, ["product"])
     assert flags(SpiderSource("x"), None, None) == {}
+
+
+def test_other_rows_are_another_job() -> None:
+    def name(**given: list[str]) -> str:
+        return named(SpiderSource("site-1"), given).name
+
+    assert name() == "site-1"
+    assert name(row_fields=["text"]) == "site-1-row"
+    assert name(row_fields=["text"], extract=["product", "event"]) == "site-1-product-event"
 
 
 def test_without_the_settings_the_spider_is_as_it_was() -> None:

@@ -80,15 +80,18 @@ def crawl(
     if help_args:
         show_arguments(targets or [])
         return
-    options.set_up_logging(log_level, log_format, runs_spiders=True)
+    checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
+    # Hosts that do not answer are what a link check is about: its report names them.
+    options.set_up_logging(log_level, log_format, "error" if checks else "warning", runs_spiders=True)
     share = endings.read_share(fail_above)
     maps, feeds = start_options.listed_words(sitemaps, feeds)
     source = read_targets(
         targets or [], input_file, arguments, sitemaps=maps, feeds=feeds, column=column or ""
     )
     source = start_options.with_since(source, since)
-    checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
     source, report = link_checks.checking(source, checks, job, output)
+    rows_given = nocode.flags(source, row, extract)
+    source = nocode.named(source, rows_given)
     given = options.flags(
         pairs,
         max_pages=max_pages,
@@ -100,7 +103,7 @@ def crawl(
         robots=False if no_robots else None,
         allow_network=allow_network or None,
         **options.cache_flags(cache, archive, offline=offline, age=cache_age, refresh=refresh),
-        **nocode.flags(source, row, extract),
+        **rows_given,
     )
     mine = guarded()
     fresh = fresh and not (

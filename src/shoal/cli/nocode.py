@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, get_args
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, get_args
+
+from msgspec.structs import replace
 
 from shoal.cli.options import option, switch
 from shoal.errors import UsageError
 from shoal.settings import ExtractKind, RowField
-from shoal.spider.loading import SpiderSource
+
+if TYPE_CHECKING:
+    from shoal.spider.loading import SpiderSource
 
 ROWS = "Without code"
 
@@ -52,12 +56,22 @@ def flags(
     ):
         if not words:
             continue
+        if source.checks:
+            raise UsageError(f"{name} and --check-links write different rows: run them one after the other")
         if source.spec is not None:
             raise UsageError(
                 f"{name} is for a crawl without code, and {source.spec} is a spider: it says itself what its rows have"
             )
         given[key] = read_names(name, words, known)
     return given
+
+
+def named(source: SpiderSource, given: Mapping[str, object]) -> SpiderSource:
+    """Rows of another kind are another job: `shoal crawl URL` may have been run before, and has its own file."""
+    kinds = given.get("extract") or (["row"] if "row_fields" in given else [])
+    return (
+        replace(source, name="-".join([source.name, *kinds])) if isinstance(kinds, list) and kinds else source
+    )
 
 
 def read_names(option: str, words: Sequence[str], known: Sequence[str]) -> list[str]:

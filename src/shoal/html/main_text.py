@@ -10,22 +10,26 @@ import resource
 import signal
 import struct
 import sys
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 from msgspec import Struct
+
+from shoal.html.page_links import join
+from shoal.html.parsing import parse
 
 Form = Literal["text", "markdown"]
 
 MOST = 5 * 1024 * 1024  # characters of markup; the rest is left out
 MEMORY = 2 * 1024**3  # bytes of the process
 SECONDS = 10.0  # of CPU for one page, after which the process is ended
+_PERMALINKS = "//a[contains(@class, 'headerlink')]"  # the ¶ behind headings of documentation
 _LENGTH = struct.Struct("<I")
 
 
 class Question(Struct, frozen=True, array_like=True):
     html: str
-    url: str
+    base: str  # of its links
     form: Form
 
 
@@ -34,20 +38,37 @@ class Answer(Struct, frozen=True, array_like=True):
     error: str = ""
 
 
-def main_text(html: str, url: str, form: Form) -> str:
-    """The main text. "" if the page has none."""
+def main_text(html: str, base: str, form: Form) -> str:
+    """The main text. "" if the page has none. `base`: what its links are relative to."""
     from trafilatura import extract
+    from trafilatura.utils import load_html
 
+    # As a browser reads it: what has no <html> is a page, too, which trafilatura would refuse.
+    whole, _ = parse(html[:MOST].encode("utf-8", "replace"))
+    tree = load_html(whole.html)
+    if tree is None:
+        return ""
     markdown = form == "markdown"
+    if markdown:
+        _make_absolute(tree, base)
     found = extract(
-        html[:MOST],
-        url=url,
+        tree,
+        url=base,
         output_format="markdown" if markdown else "txt",
         include_links=markdown,
         include_comments=False,
         favor_recall=True,  # otherwise short lists in the middle of a text are left out
+        prune_xpath=_PERMALINKS,
     )
     return found or ""
+
+
+def _make_absolute(tree: Any, base: str) -> None:
+    """trafilatura takes links to be relative to the host, and not to the page; and fails if one is no URL."""
+    for link in tree.iter("a"):
+        href = link.attrib.pop("href", None)
+        if href and (url := join(base, href)):
+            link.set("href", url)
 
 
 # -- messages between the two processes: a length, and MessagePack
@@ -73,6 +94,8 @@ def serve(source: BinaryIO, target: BinaryIO, seconds: float) -> None:
     """Answers questions until there are no more. The system ends a process that has used up its time for a page."""
     import logging
 
+    import trafilatura  # noqa: F401  # before the first page, whose time it would take
+
     logging.disable(logging.CRITICAL)  # what trafilatura says about pages
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
@@ -83,7 +106,7 @@ def serve(source: BinaryIO, target: BinaryIO, seconds: float) -> None:
         asked = msgspec.msgpack.decode(data, type=Question)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            answer = Answer(main_text(asked.html, asked.url, asked.form))
+            answer = Answer(main_text(asked.html, asked.base, asked.form))
         except Exception as error:  # of a library, on whatever the web has
             answer = Answer(error=f"{type(error).__name__}: {error}"[:300])
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -75,15 +75,19 @@ def short(text: str) -> str:
     return squeeze(text[: 8 * _TEXT])[:_TEXT]
 
 
-def headings(tree: LexborHTMLParser, reader: Reader, most: int) -> Iterator[dict[str, str | int]]:
-    """By level, and within one in the order of the page."""
-    for level in range(1, 7):
-        for node in tree.tags(f"h{level}"):
-            if most <= 0:
-                reader.cut = True
-                return
-            most -= 1
-            yield {"level": level, "text": reader.text(node)}
+def headings(nodes: Iterable[LexborNode], reader: Reader, most: int) -> Iterator[dict[str, str | int]]:
+    """The headings among these elements, in their order: the outline of the page."""
+    for node in nodes:
+        if most <= 0:
+            reader.cut = True
+            return
+        most -= 1
+        yield {"level": int((node.tag or "h0")[1:]), "text": heading_text(node, reader)}
+
+
+def heading_text(node: LexborNode, reader: Reader) -> str:
+    """Without the sign by which documentation links to its headings."""
+    return reader.text(node).removesuffix("¶").rstrip()
 
 
 def images(tree: LexborHTMLParser, base: str) -> Iterator[dict[str, str | None]]:

@@ -12,7 +12,7 @@ import msgspec
 
 from shoal.errors import SpiderError
 from shoal.html.page_facts import word_count
-from shoal.html.records import KINDS
+from shoal.html.records.fields import FIELDS, empty
 from shoal.model import Request
 from shoal.settings import Settings
 from shoal.spider.schemas import Schema
@@ -25,6 +25,7 @@ Record = dict[str, Any]
 
 TEXTS = ("text", "markdown")  # the main text of a page, by an extra
 ARTICLE = "article"
+_CALLED = {"job": "job_posting"}  # kinds that `page.data` has under another name
 _WORDS = 100  # of main text that make an article of a page that does not say what it is
 
 
@@ -127,16 +128,20 @@ class _Extractor:
 
     def _articles(self, page: Page, text: str | None) -> Iterable[Record]:
         """The article that the page says it is, with its main text. A page that does not say so is one if it has enough
-        text."""
+        text. Every row has all fields."""
         said = records_of(page, ARTICLE)
         row = self._row(page, "text", text)
-        if said:
-            main = {name: value for name, value in said[0].items() if value is not None}
-            yield row | main | {"page": page.url, "text": row["text"] or main.get("text")}
-        elif (row["words"] or 0) >= _WORDS:
-            yield {"page": page.url, "type": ARTICLE, **row}
+        if not said and (row["words"] or 0) < _WORDS:
+            return
+        record: Record = dict(said[0]) if said else {name: empty(name) for name in FIELDS[ARTICLE]}
+        body = record.pop("body", None)
+        record |= {"type": ARTICLE, "headline": record["headline"] or row["title"]}
+        record["language"] = record["language"] or row["language"]
+        if not row["text"] and body:
+            row = self._row(page, "text", str(body))
+        yield {"page": page.url, **record, **{name: row[name] for name in ("title", "words", "cut", "text")}}
 
 
 def records_of(page: Page, kind: str) -> list[Record]:
     """The normalised records of one kind (`page.data`)."""
-    return page.data(kind) if kind in KINDS else []
+    return page.data(_CALLED.get(kind, kind))

@@ -95,7 +95,15 @@ class LinkSpider(Spider):
 
     def __init__(self, name: str, start: Start, checks: Sequence[str]) -> None:
         # Links lead anywhere: which pages belong to the site, the handlers decide.
-        super().__init__(name, start, any_host=True, handle_status=_STATUSES)
+        super().__init__(
+            name,
+            start,
+            any_host=True,
+            handle_status=_STATUSES,
+            # A host that does not answer is a result. One that is away for a moment gets a quarter of a minute.
+            breaker_cooldown=2.0,
+            breaker_probes=3,
+        )
         self._checks = frozenset(checks)
         self._add(Settings())
 
@@ -183,6 +191,7 @@ class _Checker:
         met: set[str] = set()
         for node, tag, target in self._targets(page):
             if len(met) >= self._settings.max_links:
+                page.count("pages with more links than max_links")
                 return
             href = resolve(in_encoding(target, codec) if legacy else target, base)
             if href is not None and not href.startswith(("http://", "https://")):

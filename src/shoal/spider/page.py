@@ -361,13 +361,13 @@ class Page:
         none. Found in another process, within 10 s of CPU; raises SpiderError if that is not enough."""
         from shoal.spider.text_process import extract_text
 
-        return await extract_text(self.html, self.url, "text")
+        return await extract_text(self, "text")
 
     async def markdown(self) -> str:
         """`await page.markdown()`: the main text as Markdown, with headings, lists, tables and links."""
         from shoal.spider.text_process import extract_text
 
-        return await extract_text(self.html, self.url, "markdown")
+        return await extract_text(self, "markdown")
 
     def data(self, kind: str | None = None) -> list[dict[str, Any]]:
         """What the page describes for machines, as records of one shape, whether it does so with JSON-LD, microdata,

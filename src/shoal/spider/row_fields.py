@@ -7,15 +7,15 @@ from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from selectolax.lexbor import LexborNode
+
 from shoal.admit.identity import host_key, site
-from shoal.html.page_facts import Reader, alternates, headings, images, meta_tags, word_count
+from shoal.html.page_facts import Reader, alternates, heading_text, headings, images, meta_tags, word_count
 from shoal.html.page_links import in_encoding, is_legacy, join
 from shoal.html.robots_meta import directives
 from shoal.settings import ROW_FIELDS, Settings
 
 if TYPE_CHECKING:
-    from selectolax.lexbor import LexborNode
-
     from shoal.model import Task
     from shoal.spider.page import Page
 
@@ -90,6 +90,11 @@ class _Facts:
             links.append({"url": url, "text": self.reader.text(node), "rel": rel, "internal": internal})
         return links
 
+    def headings(self) -> list[dict[str, str | int]]:
+        found = self.page.css("h1, h2, h3, h4, h5, h6")
+        nodes = (node for node in found if isinstance(node, LexborNode))
+        return list(headings(nodes, self.reader, _HEADINGS))
+
     def images(self) -> list[dict[str, str | None]]:
         return self.first("images", images(self.page.tree, self.page.base), _IMAGES)
 
@@ -110,7 +115,7 @@ def _linking(page: Page) -> Iterable[tuple[LexborNode, str]]:
 
 def _h1(facts: _Facts) -> str | None:
     nodes = facts.page.tree.tags("h1")
-    return facts.reader.text(nodes[0]) or None if nodes else None
+    return heading_text(nodes[0], facts.reader) or None if nodes else None
 
 
 def header_values(headers: Mapping[str, str], name: str) -> Sequence[str]:
@@ -142,7 +147,7 @@ _ALIASES = {"links": "outlinks"}  # `links` is their number, in every row
 _WITHOUT_MARKUP = frozenset({"robots", "redirects"})
 _FIELDS: Mapping[str, Callable[[_Facts], Any]] = {
     "h1": _h1,
-    "headings": lambda facts: list(headings(facts.page.tree, facts.reader, _HEADINGS)),
+    "headings": lambda facts: facts.headings(),
     "text": lambda facts: facts.text(),
     "word_count": lambda facts: word_count(facts.whole),
     # Of the whole text, however much of it the row has. Blanks and line breaks of the markup make no difference.

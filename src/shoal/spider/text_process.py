@@ -8,13 +8,18 @@ import atexit
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from shoal.errors import SpiderError, UsageError
 from shoal.html.main_text import SECONDS, Answer, Form, Question, read_message, write_message
+
+if TYPE_CHECKING:
+    from shoal.spider.page import Page
 
 _ENDING = 2.0  # seconds for it to end by itself
 
@@ -24,15 +29,21 @@ class TextProcess:
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds  # of CPU for one page
-        self._lock = Lock()  # one page at a time
+        # One page at a time. A pool of its own: pages that wait here would keep others waiting in the usual one.
+        self._thread: ThreadPoolExecutor | None = None
+        self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
     def __repr__(self) -> str:
         return f"<TextProcess {self._process.pid if self._process else 'not started'}>"
 
-    def ask(self, question: Question) -> Answer:
-        """Waits for the answer: call it in a thread."""
+    async def ask(self, question: Question) -> Answer:
+        if self._thread is None or self._owner != os.getpid():
+            self._thread = ThreadPoolExecutor(1, thread_name_prefix="shoal-text")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, question)
+
+    def _ask(self, question: Question) -> Answer:
         with self._lock:
             process = self._started()
             assert process.stdin is not None
@@ -95,12 +106,12 @@ def check_installed(who: str) -> None:
         raise UsageError(f"{who} needs trafilatura: pip install 'shoal[text]'")
 
 
-async def extract_text(html: str, url: str, form: Form) -> str:
+async def extract_text(page: Page, form: Form) -> str:
     """The main text of a page. Raises SpiderError if there is none because the page is too much for it."""
     check_installed(f"page.{'markdown' if form == 'markdown' else 'main_text'}()")
-    answer = await asyncio.to_thread(_PROCESS.ask, Question(html, url, form))
+    answer = await _PROCESS.ask(Question(page.html, page.base, form))
     if answer.error:
-        raise SpiderError(f"the main text of {url} cannot be found: {answer.error}")
+        raise SpiderError(f"the main text of {page.url} cannot be found: {answer.error}")
     return answer.text
 
 

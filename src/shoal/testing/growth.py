@@ -111,10 +111,10 @@ def look_everywhere(body: bytes) -> None:
 
 def look_without_code(body: bytes) -> None:
     """As a crawl without code does that is asked for everything, or checks links."""
-    _EVERYTHING(page(body))
-    _CHECKED(page(body))
-    meant = RobotsDirectives(_OBEDIENT)
-    meant.apply(page(body), Yielded([{}], []), Tally())
+    seen = page(body)
+    _EVERYTHING(seen)
+    _CHECKED(seen)
+    RobotsDirectives(_OBEDIENT).apply(seen, Yielded([{}], []), Tally())
 
 
 def by_xpath(body: bytes) -> None:
