@@ -54,6 +54,10 @@ def broken(page):
     for value in [1, page.text("h1")]:
         yield {"number": int(value)}
 
+@spider.handler(files=["sheet"])
+def filed(page):
+    yield {"sheet": "/sheet.pdf"}
+
 @spider.handler
 def bare(page):
     yield {}
@@ -349,6 +353,8 @@ def test_a_cached_page_imports_nothing_that_fetches(cli: Cli, site: VisitedSite)
     cli("try", "shop.py")
     code = (
         "import sys; from shoal.cli import run; assert run(['try', 'shop.py', '--offline']) == 0;"
+        "assert run(['try', 'shop.py', '--offline', '--handler', 'filed', 'START']) == 0;"
         "assert not {'aiohttp', 'asyncpg', 'redis', 'shoal.engine.inner_fetch'} & set(sys.modules)"
     )
+    code = code.replace("START", f"{site.url}/")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
