@@ -146,6 +146,28 @@ def test_a_handler_without_a_page(cli: Cli, site: VisitedSite) -> None:
     assert json.loads(out)["handler"] == "lamp"
 
 
+def test_a_handler_that_others_lead_to(cli: Cli, site: VisitedSite) -> None:
+    """One page of each handler on the way."""
+    Path("deep.py").write_text(
+        "from shoal import Spider\n"
+        f"spider = Spider('deep', start='{site.url}/')\n"
+        "@spider.handler\n"
+        "def a(page):\n    yield from page.follow_all('a.lamp', 'b')\n"
+        "@spider.handler\n"
+        "def b(page):\n    yield page.follow('/lamp/2', 'c')\n    yield page.follow('/', 'a')\n"
+        "@spider.handler\n"
+        "def c(page):\n    yield {'name': page.text('h1')}\n"
+        "@spider.handler\n"
+        "def d(page):\n    yield {}\n"
+    )
+    code, out, _ = cli("try", "deep.py", "--handler", "c", "--json")
+    assert (code, json.loads(out)["rows"]) == (0, [{"item": "c", "row": {"name": "Two"}}])
+    assert site.visits() == ["/", "/lamp/1", "/lamp/2"]
+    code, _, err = cli("try", "deep.py", "--handler", "d")
+    assert (code, site.visits()) == (1, [])
+    assert "'a' and 'b' and 'c' yield no request that 'd' would get; give a URL" in err
+
+
 def test_a_schema_rejects_an_item(cli: Cli, site: VisitedSite) -> None:
     code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/2", "--handler", "lamp")
     assert code == 1

@@ -1,7 +1,9 @@
-"""Which page a handler is tried on, if nobody says: the spider's start, or a page that a link of it leads to."""
+"""Which page a handler is tried on, if nobody says: the spider's start, or the first page for it that the start leads
+to, also by way of other handlers: one page of each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
@@ -27,7 +29,7 @@ async def page_for(
     stays_open: AsyncExitStack | None = None,
 ) -> Found:
     """A page for that handler; "": for the handler of the spider's start. `refresh`: the page is fetched again, but not
-    the one that leads to it. `stays_open`: as for `find_page`."""
+    those that lead to it. `stays_open`: as for `find_page`."""
     request, typed = await _first(spider)
     trusted = [request.url] if typed or settings.trust_start else []
     first = spider.handler_named(request.handler).name
@@ -47,20 +49,31 @@ async def page_for(
 
     if not handler or handler == first:
         return await find(request)
-    start = await find(request, refresh=False)
-    tried = await run_handler(spider, start, first, settings=settings, cache=cache, offline=offline)
-    for one in tried.requests:
-        if one.handler == handler and one.task is not None:
-            return await find(replace(one.request, url=one.url, base=None))
-    if tried.error is not None:
-        raise PageMissing(
-            start.response.url,
-            f"handler {first!r}, which leads to {handler!r}, fails there: {tried.error.detail}",
-        )
+    ways: dict[str, Request] = {first: request}  # for each handler, the first page that the start leads to
+    told = ""
+    for name, way in _growing(ways):
+        page = await find(way, refresh=False)
+        tried = await run_handler(spider, page, name, settings=settings, cache=cache, offline=offline)
+        for one in tried.requests:
+            if one.task is not None:
+                ways.setdefault(one.handler, replace(one.request, url=one.url, base=None))
+        if handler in ways:
+            return await find(ways[handler])
+        if tried.error is not None:
+            told = f"handler {name!r}, which may lead to {handler!r}, fails at {page.response.url}: "
+            told += tried.error.detail
+    leading = " and ".join(repr(name) for name in ways)
     raise PageMissing(
-        start.response.url,
-        f"handler {first!r} yields no request there that {handler!r} would get; give a URL",
+        request.url, told or f"{leading} yield no request that {handler!r} would get; give a URL"
     )
+
+
+def _growing(ways: dict[str, Request]) -> Iterator[tuple[str, Request]]:
+    """Also what is added meanwhile."""
+    done: set[str] = set()
+    while left := [name for name in ways if name not in done]:
+        done.add(left[0])
+        yield left[0], ways[left[0]]
 
 
 async def first_start(spider: Spider) -> Request:
