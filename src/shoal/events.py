@@ -199,8 +199,8 @@ EVENTS: dict[str, Kind] = {
     "session_given_up": _kind(
         "error",
         "job session failures reason",
-        "session {session} of job {job} could not log in {failures} times, and its pages are given up: {reason};"
-        " put it right, queue them again with shoal dead replay --kind login_failed{at}, and run the job again",
+        "session {session} of job {job} could not log in {failures} times and is given up: {reason}; put it right,"
+        " queue dead pages again with shoal dead replay --kind login_failed{at}, and run the job again",
     ),
     # -- pages
     "page_settled": _kind(

@@ -101,6 +101,17 @@ def test_run_gives_the_items_to_a_program_without_a_loop() -> None:
     assert len(again) == 1, "nothing is left of the first crawl"
 
 
+def test_a_traceback_of_run_begins_with_the_error_of_the_handler(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(page: Page) -> object:
+        raise ValueError("no such shelf")
+
+    with WebProcess({"site": HostProfile(pages=1)}) as web:
+        results = shoal.run(spider_of(web.url("site"), broken))
+    assert [page.reason for page in results.dead] == ["ValueError: no such shelf"]
+    assert "no such shelf" in caplog.text
+    assert "During handling of" not in caplog.text
+
+
 async def test_run_in_a_running_loop_says_what_to_do() -> None:
     with pytest.raises(ShoalError, match=r"write results = await shoal.crawl\(spider, …\) there"):
         shoal.run(spider_of("http://127.0.0.1:1/", url_only))

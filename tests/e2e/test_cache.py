@@ -198,6 +198,10 @@ def test_wrong_usage(cli: Cli, site: Site) -> None:
     assert (code, "leave out --archive" in said) == (2, True)
     code, _, said = cli("crawl", "shop.py", "-s", "cache=true")
     assert (code, "it needs an archive" in said) == (2, True)
+    assert cli("crawl", "shop.py", "-q")[0] == 0
+    code, _, said = cli("crawl", "shop.py", "--offline", "--fresh")
+    assert (code, "offline: it needs" in said) == (2, True)
+    assert "is finished" in cli("crawl", "shop.py")[2], "the job is not forgotten before it is sure to begin"
 
 
 CAPTURE = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import fcntl
 import gzip
 import io
 import json
@@ -220,6 +221,24 @@ def test_mistakes_are_one_line(
     assert said in err
     assert not (tmp_path / "a.jsonl").exists()
     assert [name for name in os.listdir(tmp_path) if name.startswith(".shoal-export")] == []
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next(cli: Cli, tmp_path: Path, site: str) -> None:
+    write_spider(tmp_path, site, pages=2)
+    assert cli("crawl", "shop.py")[0] == 0
+    left, used, new = (tmp_path / f".shoal-export-{name}" for name in ("left", "used", "new"))
+    for folder in (left, used, new):
+        folder.mkdir()
+        (folder / "rows.csv").write_text("a")
+    for folder in (left, used):
+        os.utime(folder, (1.0, 1.0))
+    lock = os.open(used, os.O_RDONLY)  # as the export that works there
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        assert cli("export", "shop", "-o", "rows.csv", "-o", "again.jsonl")[0] == 0
+    finally:
+        os.close(lock)
+    assert sorted(tmp_path.glob(".shoal-export-*")) == sorted([used, new])
 
 
 def test_each_row_once_from_several_outputs(cli: Cli, tmp_path: Path, site: str) -> None:

@@ -228,7 +228,7 @@ def test_a_wrong_password_is_told_and_can_be_put_right(desk: Desk) -> None:
         crawl = desk.run("crawl", "members.py", "-o", "rows.jsonl", "-q")
         assert crawl.code() == 1
         assert (
-            "session anna of job members could not log in 3 times, and its pages are given up: the page after the"
+            "session anna of job members could not log in 3 times and is given up: the page after the"
             " login still looks logged out" in crawl.err
         )
         assert site.refused == 3
@@ -451,7 +451,7 @@ async def test_a_login_that_finds_no_form_is_a_failure_and_not_the_end(
         results = await shoal.crawl(spider)
         assert results.view.job.counters.dead == 1
         assert results.view.report.failed_logins == 3
-        assert "could not log in 3 times, and its pages are given up: " in caplog.text
+        assert "could not log in 3 times and is given up: " in caplog.text
         assert "#nothing" in caplog.text
 
 

@@ -72,7 +72,7 @@ async def test_from_code(site: str) -> None:
     assert {one.reason.partition(" (")[0] for one in results.rejected} == {
         "Expected `float`, got `str`",
         "Object missing required field `sku`",
-        "it is not JSON: field 'sku' is a object",
+        "it is not JSON: field 'sku' is of type object",
         "its key field 'sku' is empty",
     }
     assert [one.whole for one in results.rejected].count(False) == 1

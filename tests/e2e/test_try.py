@@ -54,6 +54,10 @@ def broken(page):
     for value in [1, page.text("h1")]:
         yield {"number": int(value)}
 
+@spider.handler(files=["sheet"])
+def filed(page):
+    yield {"sheet": "/sheet.pdf"}
+
 @spider.handler
 def bare(page):
     yield {}
@@ -140,6 +144,28 @@ def test_a_handler_without_a_page(cli: Cli, site: VisitedSite) -> None:
     # The page is remembered with its handler.
     _, out, _ = cli("try", "shop.py", f"{site.url}/lamp/1", "--json")
     assert json.loads(out)["handler"] == "lamp"
+
+
+def test_a_handler_that_others_lead_to(cli: Cli, site: VisitedSite) -> None:
+    """One page of each handler on the way."""
+    Path("deep.py").write_text(
+        "from shoal import Spider\n"
+        f"spider = Spider('deep', start='{site.url}/')\n"
+        "@spider.handler\n"
+        "def a(page):\n    yield from page.follow_all('a.lamp', 'b')\n"
+        "@spider.handler\n"
+        "def b(page):\n    yield page.follow('/lamp/2', 'c')\n    yield page.follow('/', 'a')\n"
+        "@spider.handler\n"
+        "def c(page):\n    yield {'name': page.text('h1')}\n"
+        "@spider.handler\n"
+        "def d(page):\n    yield {}\n"
+    )
+    code, out, _ = cli("try", "deep.py", "--handler", "c", "--json")
+    assert (code, json.loads(out)["rows"]) == (0, [{"item": "c", "row": {"name": "Two"}}])
+    assert site.visits() == ["/", "/lamp/1", "/lamp/2"]
+    code, _, err = cli("try", "deep.py", "--handler", "d")
+    assert (code, site.visits()) == (1, [])
+    assert "'a' and 'b' and 'c' yield no request that 'd' would get; give a URL" in err
 
 
 def test_a_schema_rejects_an_item(cli: Cli, site: VisitedSite) -> None:
@@ -349,6 +375,8 @@ def test_a_cached_page_imports_nothing_that_fetches(cli: Cli, site: VisitedSite)
     cli("try", "shop.py")
     code = (
         "import sys; from shoal.cli import run; assert run(['try', 'shop.py', '--offline']) == 0;"
+        "assert run(['try', 'shop.py', '--offline', '--handler', 'filed', 'START']) == 0;"
         "assert not {'aiohttp', 'asyncpg', 'redis', 'shoal.engine.inner_fetch'} & set(sys.modules)"
     )
+    code = code.replace("START", f"{site.url}/")
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

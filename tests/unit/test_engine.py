@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from lateness import Lateness
 from shoal.engine.dispatcher import Engine
+from shoal.engine.login_tasks import waiting_for_login
 from shoal.engine.pressure import Load
 from shoal.engine.served import OneJob
 from shoal.errors import SinkError, StoreFull
@@ -95,6 +96,8 @@ class Gate:
             await self.open.wait()
         finally:
             self.waiting -= 1
+            async with self._arrivals:
+                self._arrivals.notify_all()
         return Settlement(lease, Done())
 
     async def holds(self, count: int) -> None:
@@ -349,6 +352,28 @@ async def test_what_takes_longer_than_the_grace_period_is_handed_back(frontier: 
     assert (after.done, after.pending, after.leased) == (0, 3, 0)
     [first, *_] = (await frontier.claim(Claim("w", ["job"], {"normal": 1}, 1))).leases
     assert first.task.attempt == 1, "the attempt that was cut short does not count"
+
+
+async def test_a_page_that_waits_for_a_login_is_handed_back_at_once(frontier: MemoryFrontier) -> None:
+    """It has not been sent, and the login may wait for a proxy for longer than the grace period."""
+    await add(frontier, 3)
+    gate = Gate()
+
+    async def process(lease: Lease) -> Settlement:
+        if lease.task.host != "h0.test":
+            return await gate.process(lease)
+        with waiting_for_login():
+            return await gate.process(lease)
+
+    engine = engine_of(frontier, Pages(process), grace=3600)
+    running = asyncio.create_task(finish(engine))
+    await gate.holds(3)
+    engine.stop()
+    await gate.arrival(lambda: gate.waiting == 2)
+    gate.open.set()
+    await running
+    after = await counters(frontier)
+    assert (after.done, after.pending, after.leased) == (2, 1, 0)
 
 
 async def test_force_does_not_wait(frontier: MemoryFrontier) -> None:

@@ -119,7 +119,7 @@ def test_keys_and_faults_are_found_in_items_of_every_kind() -> None:
     items = [Book("t"), Offer("t"), Shop(title="t"), UserDict(title="t"), {"title": "t"}]
     assert len({encode_row(item, keyed).key for item in items}) == 1
     for item in (Book(object()), Offer(object()), {"title": object()}):  # type: ignore[arg-type]
-        with pytest.raises(ItemRejected, match="field 'title' is a object"):
+        with pytest.raises(ItemRejected, match="field 'title' is of type object"):
             encode_row(item, Handler("book", len))
 
 

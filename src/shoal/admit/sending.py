@@ -97,8 +97,11 @@ _OTHER = re.compile(
 # Quotes and brackets around a URL that was copied out of a text, a mail or a CSV file.
 _WRAPPED = {'"': '"', "'": "'", "`": "`", "<": ">", "“": "”", "‘": "’", "«": "»", "(": ")", "[": "]"}
 _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]+\]")
-# A host's name and whatever follows it. Its last label has letters only: a number is no name.
-_HOST_FIRST = re.compile(r"(?:[\w-]+\.)+(?:[^\W\d_]{2,63}|xn--[\w-]+)(?::\d+)?(?:[/?#]\S*)?")
+# A host's name and whatever follows it. Its last label has letters only: a number is no name. Or this machine or an
+# address of four numbers.
+_HOST_FIRST = re.compile(
+    r"(?:(?:[\w-]+\.)+(?:[^\W\d_]{2,63}|xn--[\w-]+)|localhost(?=[:/])|(?:\d{1,3}\.){3}\d{1,3})(?::\d+)?(?:[/?#]\S*)?"
+)
 
 
 def has_scheme(word: str) -> bool:

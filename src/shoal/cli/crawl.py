@@ -143,7 +143,7 @@ def check_places(output: Output, summary: Path | None) -> None:
         if path.is_dir():
             raise UsageError(f"{path} is a directory: name a file")
         if not path.parent.is_dir() and "{" not in str(path.parent):  # a folder with a template is made
-            raise UsageError(f"{path}: there is no directory {path.parent}")
+            raise UsageError(f"{path}: there is no directory {path.parent}: make it first")
 
 
 def _plan(

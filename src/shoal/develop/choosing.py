@@ -1,7 +1,9 @@
-"""Which page a handler is tried on, if nobody says: the spider's start, or a page that a link of it leads to."""
+"""Which page a handler is tried on, if nobody says: the spider's start, or the first page for it that the start leads
+to, also by way of other handlers: one page of each."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from shoal.settings import Settings
 from shoal.spider.spider import Spider
 from shoal.spider.start_sources import handlers_of_entries
 
-_NESTED = 5  # robots.txt and sitemaps that lead to a page
+_FAR = 200  # characters: some five indexes of sitemaps in one another
 
 
 async def page_for(
@@ -31,7 +33,7 @@ async def page_for(
     stays_open: AsyncExitStack | None = None,
 ) -> Found:
     """A page for that handler; "": for the handler of the spider's start. `refresh`: the page is fetched again, but not
-    the one that leads to it. `stays_open`: as for `find_page`."""
+    those that lead to it. `stays_open`: as for `find_page`."""
     request, typed = await _first(spider)
     trusted = [request.url] if typed or settings.trust_start else []
     first = spider.handler_named(request.handler).name
@@ -53,27 +55,34 @@ async def page_for(
         handler = spider.handler_named(handlers_of_entries(request)[0]).name
     if not handler or handler == first:
         return await find(request)
-    for _ in range(_NESTED):
-        start = await find(request, refresh=False)
-        tried = await run_handler(spider, start, first, settings=settings, cache=cache, offline=offline)
-        taken = [one for one in tried.requests if one.task is not None]
-        for one in taken:
-            if one.handler == handler:
-                return await find(replace(one.request, url=one.url, base=None))
-        nested = next((one for one in taken if is_built_in(one.handler)), None)
-        if nested is None:
-            break
-        # Another sitemap of an index.
-        request, first = replace(nested.request, url=nested.url, base=None), nested.handler
-    if tried.error is not None:
-        raise PageMissing(
-            start.response.url,
-            f"handler {first!r}, which leads to {handler!r}, fails there: {tried.error.detail}",
-        )
+    ways: dict[str, Request] = {first: request}  # for each handler, the first page that the start leads to
+    told = ""
+    for way, target in _growing(ways):
+        page = await find(target, refresh=False)
+        name = spider.handler_named(target.handler).name
+        tried = await run_handler(spider, page, name, settings=settings, cache=cache, offline=offline)
+        for one in tried.requests:
+            if one.task is not None:
+                # A sitemap may lead to another one, which the same handler reads.
+                key = f"{way} > {one.handler}"[:_FAR] if is_built_in(one.handler) else one.handler
+                ways.setdefault(key, replace(one.request, url=one.url, base=None))
+        if handler in ways:
+            return await find(ways[handler])
+        if tried.error is not None:
+            told = f"handler {name!r}, which may lead to {handler!r}, fails at {page.response.url}: "
+            told += tried.error.detail
+    leading = " and ".join(repr(name) for name in ways)
     raise PageMissing(
-        start.response.url,
-        f"handler {first!r} yields no request there that {handler!r} would get; give a URL",
+        request.url, told or f"{leading} yield no request that {handler!r} would get; give a URL"
     )
+
+
+def _growing(ways: dict[str, Request]) -> Iterator[tuple[str, Request]]:
+    """Also what is added meanwhile."""
+    done: set[str] = set()
+    while left := [name for name in ways if name not in done]:
+        done.add(left[0])
+        yield left[0], ways[left[0]]
 
 
 async def first_start(spider: Spider) -> Request:

@@ -15,8 +15,7 @@ from shoal.archive.members import SUFFIXES, compress
 from shoal.archive.records import Records, warcinfo
 from shoal.engine.archiving import Archiver
 from shoal.errors import SinkError
-from shoal.fetch.challenge.signatures import Challenge
-from shoal.fetch.challenge.verdict import Challenges
+from shoal.fetch.challenge import Challenge, Challenges
 from shoal.model import Done, Lease, Moved, Response, Settlement, Task
 from shoal.settings import BROWSER, Settings
 

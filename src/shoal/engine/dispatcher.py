@@ -24,6 +24,7 @@ from shoal.engine.claimer import NOTHING, Claimer
 from shoal.engine.delivery import Delivery, backlog_of, is_remote, tidy
 from shoal.engine.heartbeat import Heartbeat
 from shoal.engine.liveness import Liveness
+from shoal.engine.login_tasks import waits_for_login
 from shoal.engine.pressure import Load
 from shoal.engine.served import EngineJob, EngineJobs
 from shoal.errors import HandlerMissing, SessionKeyError, ShoalError, SinkAway, SinkError
@@ -149,6 +150,8 @@ class Engine:
         if not self._stopping:
             self._stopping = True
             asyncio.get_running_loop().call_later(self._settings.grace, self.force)
+            for page in filter(waits_for_login, self._running):
+                page.cancel()
         self._frontier.wake()
 
     def force(self) -> None:

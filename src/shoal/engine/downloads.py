@@ -1,4 +1,4 @@
-"""Files: `await page.download(…)` and the handler option `files=`.
+"""Files: `await page.download(…)`.
 
 A file is fetched like any request inside a handler (`inner_fetch.py`), but its body goes to a part file on the disk
 while it arrives. After a cut connection the next attempt asks for the rest; so does the next process after a kill.
@@ -7,13 +7,10 @@ while it arrives. After a cut connection the next attempt asks for the rest; so 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from copy import copy
-from typing import Any
 
-from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from shoal.admit.referrer import Referrer
 from shoal.engine.inner_fetch import InnerFetcher
@@ -23,10 +20,7 @@ from shoal.model import Lease, Request, Task
 from shoal.policy.outcomes import rule_for
 from shoal.settings import Settings
 from shoal.sink.files import FileStore, PartFile, request_key
-from shoal.spider.handlers import JunkError
 from shoal.spider.inner import FetchFailed, File
-from shoal.spider.page import Page
-from shoal.spider.spider import Handler
 
 _LOOK_AGAIN = 0.2  # seconds between looks for the end of another process's download
 
@@ -113,56 +107,3 @@ class Downloads:
         finally:
             if not lock.locked():
                 self._under_way.pop(key, None)
-
-
-# -- files of items
-
-
-async def with_files(
-    items: Sequence[object], handler: Handler, page: Page, tally: Tally, *, last: bool
-) -> list[object]:
-    """The items, with files in place of their URLs. `last`: the page has no further attempt."""
-    return [await _with_files(item, handler, page, tally, last) for item in items]
-
-
-async def _with_files(item: object, handler: Handler, page: Page, tally: Tally, last: bool) -> object:
-    filled: dict[str, object] = {}
-    for field in handler.files:
-        value = item.get(field) if isinstance(item, Mapping) else getattr(item, field, None)
-        if isinstance(value, list | tuple):
-            # An empty URL is no file: it would be the page itself.
-            filled[field] = [await _file(url, field, handler, page, tally, last) for url in value if url]
-        elif value:
-            filled[field] = await _file(value, field, handler, page, tally, last)
-    return _replaced(item, filled)
-
-
-def _replaced(item: object, values: Mapping[str, object]) -> object:
-    """A copy of the item with these values, whatever the annotations of its class say: its schema checks them later."""
-    if isinstance(item, Mapping):
-        return {**item, **values}
-    if isinstance(item, Struct):
-        return replace(item, **values)
-    if hasattr(item, "model_copy"):  # of pydantic
-        return item.model_copy(update=values)
-    made = copy(item)
-    for name, value in values.items():
-        object.__setattr__(made, name, value)  # a frozen class lets nobody set it otherwise
-    return made
-
-
-async def _file(
-    url: object, field: str, handler: Handler, page: Page, tally: Tally, last: bool
-) -> dict[str, Any]:
-    """The file as a row has it. One that cannot be had leaves its row alone: it says why."""
-    if not isinstance(url, str):
-        raise JunkError(
-            f"handler {handler.name!r} yielded an item whose {field!r} is not a URL but a {type(url).__name__}"
-        )
-    try:
-        return asdict(await page.download(url))
-    except FetchFailed as failed:
-        if rule_for(failed.kind).action == "retry" and not last:
-            raise
-        tally.cut(f"files ({failed.kind})", 1)
-        return {"url": failed.url, "error": failed.kind}

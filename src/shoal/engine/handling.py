@@ -163,7 +163,7 @@ class Handling:
                 self._check(handler, yielded.requests)
             items: Sequence[object] = yielded.items
             if handler.files and items:
-                from shoal.engine.downloads import with_files  # it takes a while
+                from shoal.engine.item_files import with_files  # few handlers have files
 
                 last = is_last_attempt(task, self._settings.max_attempts)
                 items = await with_files(items, handler, page, self._tally, last=last)

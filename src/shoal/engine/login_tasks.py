@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
+from typing import Any
 
 from msgspec.structs import replace
 
 from shoal.admit.identity import host_key
 from shoal.model import Lease, Moved, Retry, Settlement, Task
+
+_waiting: set[asyncio.Task[Any]] = set()  # pages that wait for their session to log in
+
+
+@contextmanager
+def waiting_for_login() -> Iterator[None]:
+    page = asyncio.current_task()
+    assert page is not None
+    _waiting.add(page)
+    try:
+        yield
+    finally:
+        _waiting.discard(page)
+
+
+def waits_for_login(page: asyncio.Task[Any]) -> bool:
+    """Such a page has not been sent: a process that stops hands it back, and does not wait for the login."""
+    return page in _waiting
 
 
 def weight(task: Task, name: str) -> bytes:

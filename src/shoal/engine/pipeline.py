@@ -23,7 +23,7 @@ from shoal.engine.judging import Judge, Judgement
 from shoal.engine.learning import Learner
 from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.links import Links
-from shoal.engine.login_tasks import restored, unmerged
+from shoal.engine.login_tasks import restored, unmerged, waiting_for_login
 from shoal.engine.logins import Entry, Logins
 from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission, Permit
@@ -140,7 +140,8 @@ class Pipeline:
             if not isinstance(permit, Permit):
                 return _ended(lease, permit)
             if self._logins is not None:
-                entry = await self._logins.enter(lease)
+                with waiting_for_login():
+                    entry = await self._logins.enter(lease)
                 if not isinstance(entry, Entry):
                     return None if entry is None else _ended(lease, entry)
                 lease, task = entry.lease, entry.lease.task

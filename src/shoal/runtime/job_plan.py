@@ -19,6 +19,7 @@ from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Output, is_database, output_key
+from shoal.sink.objects.object_store import is_object_store
 from shoal.sink.outputs import read_output
 from shoal.spider.arguments import read_key, spider_key
 from shoal.spider.loading import SpiderSource, import_address
@@ -82,6 +83,7 @@ def check_parts(plan: JobPlan) -> None:
     serves_browser = plan.fed_by == "crawl" and BROWSER in served(plan.settings)
     HostPolicies(plan.settings)
     check_plugins(plan.settings)
+    check_cache(plan.settings)
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
@@ -100,6 +102,17 @@ def check_parts(plan: JobPlan) -> None:
         if handler.lane == BROWSER and serves_browser and not available(plan.settings):
             raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
     _check_kinds(plan)
+
+
+def check_cache(settings: Settings) -> None:
+    if not settings.cache:
+        if settings.offline:
+            raise SettingsError("offline: it needs a cache: --cache DIR, or cache = true")
+        return
+    if not settings.archive and settings.offline:
+        raise SettingsError("offline: it needs pages to read: --cache DIR, such as .shoal/pages of shoal try")
+    if not settings.archive or is_object_store(settings.archive):
+        raise SettingsError("cache: it needs an archive in a folder on this machine: --cache DIR, or archive")
 
 
 def _check_kinds(plan: JobPlan) -> None:

@@ -34,7 +34,7 @@ from shoal.engine.recent import RecentRecorder
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
-from shoal.errors import SettingsError, ShoalError, SinkAway
+from shoal.errors import ShoalError, SinkAway
 from shoal.events import event
 from shoal.fetch.browser.executable import available
 from shoal.fetch.challenge import Challenges
@@ -56,6 +56,7 @@ from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.job_hooks import JobHooks
+from shoal.runtime.job_plan import check_cache
 from shoal.runtime.object_endings import finish_objects
 from shoal.runtime.output_checks import file_claim
 from shoal.settings import Settings
@@ -432,14 +433,9 @@ def _archiver(sink: Sink, spider: Spider, settings: Settings, job: str) -> Archi
 
 
 def _cache_of(settings: Settings) -> ArchiveCache | None:
+    check_cache(settings)
     if not settings.cache:
-        if settings.offline:
-            raise SettingsError("offline: it needs a cache: --cache DIR, or cache = true")
         return None
-    if not settings.archive and settings.offline:
-        raise SettingsError("offline: it needs pages to read: --cache DIR, such as .shoal/pages of shoal try")
-    if not settings.archive or is_object_store(settings.archive):
-        raise SettingsError("cache: it needs an archive in a folder on this machine: --cache DIR, or archive")
     return ArchiveCache(
         Path(settings.archive),
         settings.max_body,

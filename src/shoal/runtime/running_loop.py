@@ -18,9 +18,7 @@ T = TypeVar("T")
 def run_anywhere(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Runs it to its end. In a notebook, whose own loop waits for the cell anyway, it runs on a loop of its own in
     another thread. In other async code that would stop everything else, so it is an error."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _in_loop():
         return run_loop(main())
     if not _in_notebook():
         raise UsageError(
@@ -28,6 +26,15 @@ def run_anywhere(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             "results = await shoal.crawl(spider, …) there, with the same arguments"
         )
     return _in_thread(main)
+
+
+def _in_loop() -> bool:
+    # The crawl must not run while this error is handled: tracebacks of handlers would begin with it.
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _in_notebook() -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ from shoal.sink.outputs import FORMATS, FileOptions, Place
 
 _MOST_ROWS = 2_000  # that are written at once,
 _MOST_BYTES = 4 * 1024 * 1024  # and of their text
+_FOLDER = ".shoal-export-"
+_LEFT = 60.0  # seconds after which a folder that nobody has locked is one that a killed export left
 _encode = msgspec.json.Encoder().encode
 
 
@@ -80,6 +85,7 @@ class _NewFile:
         self._place = place
         self._settings = settings
         self._folder: Path | None = None
+        self._lock: int | None = None  # says that its export lives
         self._journal: LocalJournal | None = None
         self._printing: Journal | None = None  # to standard output
         self._position = 0
@@ -115,7 +121,9 @@ class _NewFile:
             place = self._place
             try:
                 place.path.parent.mkdir(parents=True, exist_ok=True)
-                self._folder = Path(tempfile.mkdtemp(prefix=".shoal-export-", dir=place.path.parent))
+                _sweep(place.path.parent)
+                self._folder = Path(tempfile.mkdtemp(prefix=_FOLDER, dir=place.path.parent))
+                self._lock = _locked(self._folder)
             except OSError as error:
                 raise SinkError(f"cannot write {place.path}: {error.strerror or error}") from error
             path = self._folder / place.path.name
@@ -148,3 +156,26 @@ class _NewFile:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def _sweep(parent: Path) -> None:
+    """Removes what killed exports have left."""
+    for folder in parent.glob(f"{_FOLDER}*"):
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _LEFT and (lock := _locked(folder)) is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                os.close(lock)
+
+
+def _locked(folder: Path) -> int | None:
+    """None: another process has locked it."""
+    file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        return None
+    return file

@@ -29,7 +29,7 @@ def _plain(value: object) -> object:
         return value.model_dump(mode="json") if hasattr(value, "model_dump") else vars(value)
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
@@ -260,7 +260,7 @@ def _culprit(item: object, error: Exception) -> str:
         try:
             _ENCODER.encode({name: value})
         except _UNWRITABLE as its_error:
-            return f"field {name!r} is a {type(value).__name__} ({its_error})"
+            return f"field {name!r} is of type {type(value).__name__} ({its_error})"
     return str(error)
 
 
