@@ -182,7 +182,7 @@ def test_a_fleet_on_one_machine_is_told_as_one_and_a_coordinator_tells_of_the_st
         lambda: (f := asked.figures()).get("shoal_workers") == 2 and f["shoal_pages_total"] > 5 and f, "2"
     )
     assert seen["shoal_slots"] == 8
-    assert seen["shoal_tasks{site,done}"] > 0
+    until(lambda: asked.figures()["shoal_tasks{site,done}"] > 0, "the store, which is asked now and then")
     coordinator = fleet.coordinator("--metrics", "0")
     told = Asked(coordinator)
     jobs = ("shoal_jobs{running}", "shoal_jobs{finished}")
