@@ -156,6 +156,7 @@ def test_whoever_fetches_nothing_does_not_load_the_http_client(tmp_path: Path) -
             "http//example.com/ is not a URL; did you mean http://example.com/?",
         ),
         (["crawl", "http:/example.com"], "did you mean http://example.com?"),
+        (["crawl", "/no/such/urls.txt"], "there is no file /no/such/urls.txt"),
         (["fetch", "htps://example.com"], "did you mean https://example.com?"),
         (["why", "http:\\\\example.com"], "did you mean http://example.com?"),
         (["crawl", "http://exa mple/"], "is not a URL"),

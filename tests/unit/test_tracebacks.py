@@ -116,3 +116,26 @@ def test_a_message_of_a_megabyte_is_cut(formatter: logging.Formatter) -> None:
         info = (type(error), error, error.__traceback__)
     record = logging.LogRecord("shoal", logging.WARNING, "", 0, "failed", None, info)
     assert TRACEBACK < len(formatter.format(record)) < TRACEBACK + 1_000
+
+
+def test_a_traceback_of_a_hook_has_no_part_of_shoals_own() -> None:
+    spider = Spider("shop", start=URL)
+    letters: list[DeadLetter] = []
+    spider.on_dead_letter(letters.append)
+
+    @spider.handler
+    def product(page: Page) -> object:
+        return {"price": 1}
+
+    @spider.on_item
+    def clean(item: dict[str, object], page: Page) -> None:
+        raise KeyError("oops")
+
+    shoal.testing.run(spider, {URL: "<p>"}, check=False)
+    assert letters[0].snapshot is not None
+    whole = letters[0].snapshot.traceback
+    assert "HookFailed" in whole
+    shown = users_first(whole.rstrip())
+    assert "in clean" in shown
+    assert shown.endswith("KeyError: 'oops'\n")
+    assert "HookFailed" not in shown

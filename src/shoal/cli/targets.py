@@ -168,6 +168,8 @@ def as_url(word: str) -> str:
     word = unwrapped(word)
     if not has_scheme(word) and Path(word).is_file():
         raise UsageError(f"{word} is a file: use -i {word} to crawl the URLs in it")
+    if word.startswith(("/", "./", "../", "~/")) and not word.startswith("//"):
+        raise UsageError(f"there is no file {word}; if it is a URL, write https:// before it")
     return typed_url(word)
 
 

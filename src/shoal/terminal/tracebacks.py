@@ -11,6 +11,7 @@ from shoal import humanize
 _FRAMES = 6
 _FRAME = re.compile(r'  File "([^"\n]*)", line \d+.*\n?(?:    .*\n?)*')
 _HEADER = "Traceback (most recent call last):\n"
+_LEADING_ON = re.compile(r"\n\n(?:The above exception was|During handling of the above)")
 _OWN = str(Path(shoal.__file__).parent)
 
 
@@ -25,6 +26,10 @@ def users_first(trace: str) -> str:
     """The traceback without what comes before the first line of the user's own code, if there is one. One that was
     caused by another has several parts."""
     first, *parts = trace.split(_HEADER)
+    while len(parts) > 1 and not _has_users(parts[-1]) and any(map(_has_users, parts)):
+        # Shoal's own words for an error of a hook: they are told beside the traceback.
+        parts = parts[:-1]
+        parts[-1] = _LEADING_ON.split(parts[-1])[0] + "\n"
     return first + "".join(_HEADER + _part(part) for part in parts)
 
 
@@ -37,6 +42,10 @@ def _part(text: str) -> str:
             return f"  … {humanize.plural(left_out, 'frame')} of Shoal; --json has all\n{text[at:]}"
         left_out, at = left_out + 1, found.end()
     return text
+
+
+def _has_users(part: str) -> bool:
+    return any(_is_users(found[1]) for found in _FRAME.finditer(part))
 
 
 def _is_users(path: str) -> bool:
