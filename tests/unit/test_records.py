@@ -216,7 +216,7 @@ def test_prices_of_offers(price: str, currency: str, expected: str | None) -> No
         ('<html lang="en-CA">', BASE, "CAD"),
         ("", "https://shop.example.com.au/x", "AUD"),
         ('<html lang="en">', BASE, "USD"),
-        ('<meta property="og:price:currency" content="NZD">', BASE, "USD"),  # only where JSON-LD says nothing
+        ('<meta property="og:price:currency" content="NZD">', BASE, "NZD"),
     ],
 )
 def test_a_dollar_is_that_of_the_page(html: str, url: str, currency: str) -> None:
@@ -256,6 +256,20 @@ def test_what_the_page_is_about_comes_first() -> None:
         "<title>Lamp - Shop</title>" + ld('{"@type": "Product", "name": "Lamp"}'),
     ):
         assert [record["name"] for record in page_of(other + markup).data("product")] == ["Lamp", "Bulb"]
+
+
+def test_opengraph_fills_what_the_page_is_about() -> None:
+    html = (
+        ld('[{"@type": "Product", "name": "Bulb"}, {"@type": "Product", "name": "Lamp"}]') + "<h1>Lamp</h1>"
+    )
+    html += '<meta property="og:image" content="/lamp.png">'
+    found = page_of(html).data("product")
+    assert [(one["name"], one["image"]) for one in found] == [
+        ("Lamp", "https://shop.example/lamp.png"),
+        ("Bulb", None),
+    ]
+    found = page_of(html.replace("<h1>Lamp", "<h1>All")).data("product")
+    assert [(one["name"], one["image"]) for one in found] == [("Bulb", None), ("Lamp", None)]
 
 
 def test_names_with_prefixes_and_markup_in_texts() -> None:

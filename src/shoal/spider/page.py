@@ -37,7 +37,6 @@ from shoal.html.page_links import (
     targets_in,
 )
 from shoal.html.parsing import parse
-from shoal.html.structured.jsonld import objects_in
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
 from shoal.model import Pairs, Request, Response, Task
@@ -354,6 +353,8 @@ class Page:
 
     def jsonld(self) -> list[dict[str, Any]]:
         """The objects of JSON-LD on the page, those in lists and graphs one by one. What is not JSON is passed over."""
+        from shoal.html.structured.jsonld import objects_in
+
         return [] if self.is_xml else objects_in(self.tree)
 
     async def main_text(self) -> str:

@@ -15,10 +15,9 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.html.records.currencies import local_currency
 from shoal.html.records.fields import FIELDS, KINDS, empty
 from shoal.html.records.kinds import KIND_OF, build
-from shoal.html.records.merging import main_first, merged
-from shoal.html.records.meta_records import record_from_meta
+from shoal.html.records.merging import main_records, merged
+from shoal.html.records.meta_records import add_meta, meta_currency
 from shoal.html.records.nodes import Nodes
-from shoal.html.records.own_first import own_first
 from shoal.html.structured import Structured
 from shoal.limits import RECORDS
 
@@ -45,11 +44,17 @@ def from_structured(found: Structured, kinds: Collection[str] | None = None) -> 
             nodes = Nodes(items, found.base, home)
             built = [build(nodes, kind, node, syntax) for kind, node in _some(nodes, wanted)]
             sources.append([record for record in built if record is not None])
-    result = own_first(found, merged(sources))
+    result = merged(sources)
+    mains = main_records(result, found.url, lambda: found.headings)
     for kind in KINDS:
-        if kinds is None or kind in kinds:
-            record_from_meta(found, home, kind, result)
-    return [_whole(record) for record in main_first(result, found.url, found.headings)]
+        several = kind not in mains and any(record["type"] == kind for record in result)
+        if (kinds is None or kind in kinds) and not several:
+            main = add_meta(found, home, kind, mains.get(kind))
+            if main is not None:
+                mains[kind] = main
+    first = list(mains.values())
+    rest = [record for record in result if record is not mains.get(record["type"])]
+    return [_whole(record) for record in (*first, *rest)]
 
 
 def _whole(record: dict[str, Any]) -> dict[str, Any]:
@@ -69,7 +74,9 @@ def _some(nodes: Nodes, wanted: dict[str, str]) -> list[tuple[str, dict[str, Any
 
 
 def _home(found: Structured) -> str | None:
-    """The currency where the page is from."""
+    """The currency of the page: as it names it, or where it is from."""
+    if (code := meta_currency(found)) is not None:
+        return code
     try:
         host = urlsplit(found.base).hostname or ""
     except ValueError:

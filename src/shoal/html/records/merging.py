@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 Record = dict[str, Any]
@@ -26,19 +27,22 @@ def merged(sources: list[list[Record]]) -> list[Record]:
     return result
 
 
-def main_first(records: list[Record], url: str, headings: list[str]) -> list[Record]:
-    """What the page is about before what it recommends: of every kind, the one with its address, or else with its
-    heading for a name."""
-    if len(records) < 2:
-        return records
-    here, texts = _folded(url.partition("#")[0]), [_folded(text) for text in headings]
-    ranked: dict[str, dict[int, list[Record]]] = {}
+def main_records(records: list[Record], url: str, headings: Callable[[], list[str]]) -> dict[str, Record]:
+    """What the page is about, not what it recommends: of every kind the only one, or the one with its address, or else
+    with its heading for a name. Without such a one, the kind is missing."""
+    by_kind: dict[str, list[Record]] = {}
     for record in records:
-        rank = _rank(record, here, texts)
-        ranked.setdefault(record["type"], {}).setdefault(rank, []).append(record)
-    nearest = [ranks[min(ranks)] for ranks in ranked.values() if min(ranks) < _ANY]
-    mains = [best[0] for best in nearest if len(best) == 1]
-    return [*mains, *(record for record in records if not any(record is main for main in mains))]
+        by_kind.setdefault(record["type"], []).append(record)
+    mains = {kind: some[0] for kind, some in by_kind.items() if len(some) == 1}
+    if len(mains) == len(by_kind):
+        return mains
+    here, texts = _folded(url.partition("#")[0]), [_folded(text) for text in headings()]
+    for kind, some in by_kind.items():
+        ranks = [_rank(record, here, texts) for record in some]
+        best = min(ranks)
+        if best < _ANY and ranks.count(best) == 1:
+            mains[kind] = some[ranks.index(best)]
+    return mains
 
 
 _ANY = 3

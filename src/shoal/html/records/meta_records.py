@@ -29,11 +29,9 @@ _ARTICLE_TYPES = (
 _PRODUCT_TYPES = ("product", "og:product", "product.item", "product.group", "good", "item")
 
 
-def record_from_meta(found: Structured, home: str | None, kind: str, into: list[Record]) -> None:
-    """Fills the one record of a kind that there is, or adds one if the page says that it is of that kind."""
-    of_kind = [record for record in into if record["type"] == kind]
-    if len(of_kind) > 1:
-        return
+def add_meta(found: Structured, home: str | None, kind: str, main: Record | None) -> Record | None:
+    """Fills the record that the page is about, or gives one if there is none and the page says that it is of that
+    kind."""
     meta = found.metadata
     for syntax, record in (
         ("opengraph", _opengraph(found, home, kind)),
@@ -43,11 +41,11 @@ def record_from_meta(found: Structured, home: str | None, kind: str, into: list[
         if not any(record.values()):
             continue
         record |= {"type": kind, "source": [syntax]}
-        if of_kind:
-            fill(of_kind[0], record)
+        if main is not None:
+            fill(main, record)
         elif _says(meta.opengraph, meta.twitter, kind, syntax):
-            of_kind.append(record)
-            into.append(record)
+            main = record
+    return main
 
 
 def _says(opengraph: Values, twitter: Values, kind: str, syntax: str) -> bool:
@@ -143,6 +141,11 @@ def _sold(values: Values, home: str | None) -> Record:
         "mpn": _text(values, "product:mfr_part_no", "product:mpn"),
         "rating": {"value": float(rated.amount), "count": None, "best": None} if rated else None,
     }
+
+
+def meta_currency(found: Structured) -> str | None:
+    """The currency that the page names for its price."""
+    return _currency(found.metadata.opengraph, None)
 
 
 def _currency(values: Values, home: str | None) -> str | None:

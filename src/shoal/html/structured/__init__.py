@@ -11,10 +11,8 @@ from selectolax.lexbor import LexborHTMLParser
 from shoal.html.page_links import join
 from shoal.html.structured import microdata, rdfa
 from shoal.html.structured.jsonld import objects_in
-from shoal.html.structured.metadata import Metadata, first
+from shoal.html.structured.metadata import Metadata
 from shoal.html.visible_text import readable_text
-
-_LINKS = 500  # <link> elements that are looked at
 
 
 class Structured:
@@ -54,16 +52,6 @@ class Structured:
         root = self._tree.root
         given = None if root is None else root.attributes.get("lang")
         return given or self._headers.get("Content-Language", "")
-
-    def own_urls(self) -> list[str]:
-        """What the page is called: where it is, its canonical link, and its OpenGraph URL."""
-        links = [
-            node.attributes.get("href")
-            for node in self._tree.tags("link")[:_LINKS]
-            if (node.attributes.get("rel") or "").lower() == "canonical"
-        ]
-        said = [*links, first(self.metadata.opengraph, "og:url")]
-        return [self.base, *(url for one in said if one and (url := self.absolute(one)) is not None)]
 
     @cached_property
     def headings(self) -> list[str]:

@@ -29,17 +29,19 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|.)", re.DOTALL)
 _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": ""}
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nan": None}
 
-# What follows the end of a string. After a name, a colon. After a value, the next name, or the end of its object. Names
-# without quotes count only where the text has had some: 'a "fine", wide: 5" screen' has none.
+# What follows the end of a string. After a name, a colon. After a value, the next name, or the end of its object. A
+# name without quotes must have more than a word behind it, unless the text has had one: 'a "fine", wide: 5" screen'.
 _QUOTED = r"""(?:"[^"\\\n]{0,100}"|'[^'\\\n]{0,100}')\s*+:"""
-_ANY = rf"(?:{_QUOTED}|[\w$@-]{{1,64}}+\s*+:)"
+_BARE = r"[\w$@-]{1,64}+\s*+:"
 _BLANKS = (
     r"(?:\s++|//[^\n]{0,100}+\n|/\*[^*]{0,100}+\*/){0,8}+"  # with short comments: every quote looks ahead
 )
 _AFTER_NAME = re.compile(r"\s*+(?::|\Z)")
 _AFTER_VALUE = {
-    is_bare: re.compile(rf"{_BLANKS}(?:[}}\];]|\Z|,{_BLANKS}(?:[}},]|\Z|{name}))|\s++{name}")
-    for is_bare, name in ((False, _QUOTED), (True, _ANY))
+    has_bare: re.compile(
+        rf"{_BLANKS}(?:[}}\];]|\Z|,{_BLANKS}(?:[}},]|\Z|{_QUOTED}|{bare}))|\s++{_QUOTED}|[^\S\n]*+\n\s*+{bare}"
+    )
+    for has_bare, bare in ((False, _BARE + r"\s*+[\"'{\[]"), (True, _BARE))
 }
 _AFTER_ELEMENT = re.compile(
     rf"{_BLANKS}(?:[\]}};]|\Z|,{_BLANKS}(?:[\"'“{{\[\]\d,-]|true|false|null|\Z))|[^\S\n]*+\n\s*+[\"'{{]"

@@ -21,7 +21,7 @@ from shoal.html.structured.marks import Nearest
 from shoal.html.visible_text import readable_text
 from shoal.limits import DESCRIBED
 
-_SHARED = 20  # times as many may be those of all items together, where itemref shares them
+_SHARED = 5  # times as many may be those of all items together, where itemref shares them
 _DEEPEST = 24  # items in items
 _NAMES = 10  # of one property
 _NESTED_TEXTS = 4  # properties in properties whose text is read: each reads the text of those inside again
@@ -54,7 +54,7 @@ class _Items:
         for element, above in self._above.items():
             if above is not None:
                 self._inside.setdefault(above, []).append(element)
-        self._left = self._allowed = 1_000 + _SHARED * len(marked)
+        self._left = self._allowed = 5_000 + _SHARED * len(marked)
         self._levels: dict[int, int] = {}
 
     def _referenced(self, tree: LexborHTMLParser) -> dict[str, LexborNode]:

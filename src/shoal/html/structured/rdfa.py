@@ -21,7 +21,7 @@ from shoal.html.structured.microdata import add, price_text, short
 from shoal.html.visible_text import readable_text
 from shoal.limits import DESCRIBED
 
-_SHARED = 20  # times as many may be the values of all items together, where some are shared
+_SHARED = 5  # times as many may be the values of all items together, where some are shared
 _DEEPEST = 24  # items in items
 _NESTED_TEXTS = 4  # properties in properties whose text is read
 _LONGEST = 300  # characters of an address that is put before names
@@ -84,7 +84,7 @@ class _Items:
                 contexts[node.mem_id] = self._read(node, attributes, contexts.get(above or 0, around))
                 if len(contexts) >= DESCRIBED:
                     break
-        self._left = 1_000 + _SHARED * len(contexts)
+        self._left = 5_000 + _SHARED * len(contexts)
 
     def _read(self, node: LexborNode, attributes: dict[str, str | None], around: _Context) -> _Context:
         here = _Context(around.vocab, around.prefixes, around.subject, around.level)
