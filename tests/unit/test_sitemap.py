@@ -96,6 +96,7 @@ ONE, TWO = (f"<url><loc>{url}</loc></url>" for url in BOTH)
         f"\ufeff<?xml version='1.0'?><urlset>{ONE}{TWO}</urlset>",
         f"<?xml version='1.0'><urlset>{ONE}{TWO}</urlset>",  # a declaration that is never closed
         f"<urlset>{ONE}<!-- <url><loc>https://a.example/no</loc></url> -->{TWO}</urlset>",
+        f"<urlset>{ONE}<!- it's ->{TWO}</urlset>",
         f"<urlset>{ONE}{TWO}",  # cut between entries
         f"<urlset>{ONE}{TWO}<url><loc>https://a.exa",  # cut within one
         f"<urlset>{ONE}{TWO}</urlset>\n<script>junk</script>",

@@ -29,7 +29,8 @@ _REFERENCE_LENGTH = 34
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 _PIECE = ("piece", "", "")
 _SPECIAL = ("!", "?")
-_SECTIONS = {"<!--": "-->", "<![CDATA[": "]]>", "<?": ">"}
+_CDATA = "<![CDATA["
+_SECTIONS = {"<!--": "-->", _CDATA: "]]>", "<?": ">"}
 
 # What the prefixes of these namespaces are called here, whatever the document calls them. "": no prefix.
 _NAMESPACES = {
@@ -219,14 +220,9 @@ def _tokens(pieces: Iterator[str]) -> Iterator[tuple[str, str, str]]:
     while True:
         begin = rest.find("<", at)
         if begin < 0:
-            text, piece = rest[at:], next(pieces, None)
-            # A reference may be in two pieces.
-            half = text.rfind("&", -_REFERENCE_LENGTH) if piece is not None else -1
-            if half >= 0 and ";" in text[half:]:
-                half = -1
-            kept = text[half:] if half >= 0 else ""
-            if len(text) > len(kept):
-                yield "text", _unescaped(text[: len(text) - len(kept)]), ""
+            piece = next(pieces, None)
+            kept = _half_reference(rest[at:]) if piece is not None else ""
+            yield "text", _unescaped(rest[at : len(rest) - len(kept)]), ""
             if piece is None:
                 return
             rest, at = kept + piece, 0
@@ -234,43 +230,56 @@ def _tokens(pieces: Iterator[str]) -> Iterator[tuple[str, str, str]]:
             continue
         if begin > at:
             yield "text", _unescaped(rest[at:begin]), ""
-        if len(rest) - begin < 9 and (piece := next(pieces, None)) is not None:
-            rest, at = rest[begin:] + piece, 0  # so that "<![CDATA[" is in one piece
-            yield _PIECE
-            continue
         at = begin
-        if rest[begin + 1 : begin + 2] in _SPECIAL:
-            opening = next((sign for sign in _SECTIONS if rest.startswith(sign, begin)), "")
-            if opening:
-                section = _section(rest, begin + len(opening), _SECTIONS[opening], pieces)
-            else:
-                section = _doctype(rest, begin + 2, pieces)
-            for rest, at, inside in section:  # noqa: B007
-                yield _PIECE
-                if opening == "<![CDATA[" and inside:
+        tag = None if rest[begin + 1 : begin + 2] in _SPECIAL else _TAG.match(rest, begin)
+        if tag is not None:
+            at = tag.end()
+            end, name, attributes = tag.group(1, 2, 3) if tag[2] else tag.group(4, 5, 6)
+            yield ("end", name, "") if end else ("start", name, attributes)
+        elif _may_go_on(rest, begin) and (piece := next(pieces, None)) is not None:
+            rest, at = rest[begin:] + piece, 0
+            yield _PIECE
+        elif rest[begin + 1 : begin + 2] in _SPECIAL:
+            is_text = rest.startswith(_CDATA, begin)
+            for new, at, inside in _special(rest, begin, pieces):  # noqa: B007
+                if new is not rest:
+                    yield _PIECE
+                    rest = new
+                if is_text and inside:
                     yield "text", inside, ""
-            continue
-        tag = _TAG.match(rest, begin)
-        if tag is None:
-            # Looked for one after the other: "<<<<" would be searched to its end for every "<".
-            is_open = rest.find("<", begin + 1) < 0 and rest.find(">", begin + 1) < 0
-            is_short = len(rest) - begin <= _TAG_LENGTH
-            if is_open and is_short and (piece := next(pieces, None)) is not None:
-                rest, at = rest[begin:] + piece, 0
-                yield _PIECE
-                continue
+        else:
             yield "text", "<", ""
             at = begin + 1
-            continue
-        at = tag.end()
-        if name := tag[2]:
-            yield ("end", name, "") if tag[1] else ("start", name, tag[3])
-        else:
-            yield ("end", tag[5], "") if tag[4] else ("start", tag[5], tag[6])
+
+
+def _half_reference(text: str) -> str:
+    """The beginning of a reference at the end of a piece."""
+    half = text.rfind("&", -_REFERENCE_LENGTH)
+    return "" if half < 0 or ";" in text[half:] else text[half:]
+
+
+def _may_go_on(rest: str, begin: int) -> bool:
+    """Whether the next piece may have the end of this tag, or show what it is."""
+    if len(rest) - begin < len(_CDATA):
+        return True
+    # Looked for one after the other: "<<<<" would be searched to its end for every "<".
+    if rest[begin + 1] in _SPECIAL or len(rest) - begin > _TAG_LENGTH:
+        return False
+    return rest.find("<", begin + 1) < 0 and rest.find(">", begin + 1) < 0
+
+
+def _special(rest: str, begin: int, pieces: Iterator[str]) -> Iterator[tuple[str, int, str]]:
+    """What is no tag: the text that is left after each part of it, the position there, and the part."""
+    for opening, end in _SECTIONS.items():
+        if rest.startswith(opening, begin):
+            return _section(rest, begin + len(opening), end, pieces)
+    if rest[begin : begin + len(_CDATA)].lower() == "<!doctype":
+        return _doctype(rest, begin + len(_CDATA), pieces)
+    return _section(rest, begin + 2, ">", pieces)  # a comment that is misspelt
 
 
 def _section(rest: str, at: int, end: str, pieces: Iterator[str]) -> Iterator[tuple[str, int, str]]:
-    """A comment, an instruction or CDATA: what is left of the text after each part, the position, and the part."""
+    """A comment, an instruction or CDATA."""
     while True:
         found = rest.find(end, at)
         if found >= 0:
@@ -315,6 +324,7 @@ def _doctype(rest: str, at: int, pieces: Iterator[str]) -> Iterator[tuple[str, i
                 yield "", 0, ""
                 return
             rest, at = (rest[-2:] if quote else "") + piece, 0  # "-->" may be in two pieces
+            yield rest, at, ""
 
 
 _DOCTYPE_SIGN = re.compile(r"""<!--|[\[\]>"']""")
