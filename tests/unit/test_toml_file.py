@@ -70,6 +70,17 @@ def test_what_is_wrong_is_told_with_line_and_column(added: str, said: str) -> No
     assert [line[:11] for line in found] == ["shops.toml:"], wrong(RIGHT + added)
 
 
+def test_schedules() -> None:
+    for text, said in (
+        ('every = "soon"\n', '1:1: every: "soon" is not a time'),
+        ('cron = "30 4"\n', "1:1: cron: write five fields"),
+        ('every = "1h"\ncron = "30 4 * * *"\n', "2:1: cron: give one of every and cron"),
+    ):
+        [line] = wrong(text + RIGHT)
+        assert said in line
+    assert declared('every = "1h"\n' + RIGHT).recurs == ("1h", None)
+
+
 def test_everything_is_told_at_once() -> None:
     text = (
         RIGHT.replace('"h1"', '"h1["')

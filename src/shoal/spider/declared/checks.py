@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET
@@ -23,18 +22,23 @@ from shoal.spider.declared.file_model import (
     SourceTable,
     StartTable,
 )
-from shoal.spider.declared.guarded_regex import nests_repeats
-from shoal.spider.declared.json_path import JsonPathError, json_path
 from shoal.spider.declared.positions import Path
 from shoal.spider.declared.reading_file import Site, SpiderFile, handlers_of, keys_of
-from shoal.spider.declared.url_patterns import url_pattern
+from shoal.spider.declared.text_checks import (
+    css_problems,
+    data_problems,
+    path_problems,
+    pattern_problems,
+    regex_problems,
+    xpath_problems,
+)
 from shoal.spider.declared.validating import Problem, unknown
 from shoal.spider.declared.written_numbers import is_sample
 
 _PLACES = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "like", "const", "any_")
 _WITH_JSON = ("css", "xpath", "script")
+_SPAN = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*[smhdw]")
 _HANDLER = re.compile(r"[\w-]{1,100}")
-_NAME_SHOWN = 40
 _NUMBERS = ("int", "float", "decimal", "price")
 _TIMES = ("date", "datetime")
 
@@ -60,8 +64,9 @@ def _of_site(site: Site) -> Iterator[Problem]:
     if not handlers:
         yield Problem((), "it has no handler: write [handler.NAME] with fields or follow")
     yield from _start(site)
+    yield from _schedule(site)
     for key in ("include", "exclude"):
-        yield from _patterns(getattr(table, key), (key,))
+        yield from pattern_problems(getattr(table, key), (key,))
     for name, handler in handlers.items():
         at = ("handler", name)
         if not _HANDLER.fullmatch(name):
@@ -91,10 +96,20 @@ def _start(site: Site) -> Iterator[Problem]:
                 yield Problem(at, str(error))
 
 
+def _schedule(site: Site) -> Iterator[Problem]:
+    every, cron = site.table.every, site.table.cron
+    if every is not None and cron is not None:
+        yield Problem(("cron",), "give one of every and cron")
+    if every is not None and not _SPAN.fullmatch(every.strip()):
+        yield Problem(("every",), f'"{every[:40]}" is not a time: write it like 30s, 10m, 2h or 1d')
+    if cron is not None and len(cron.split()) != 5:
+        yield Problem(("cron",), "write five fields, minute hour day month weekday, as in 30 4 * * 1-5")
+
+
 def _handler(table: HandlerTable, at: Path, handlers: list[str]) -> Iterator[Problem]:
-    yield from _patterns(table.match, (*at, "match"))
+    yield from pattern_problems(table.match, (*at, "match"))
     if table.when is not None:
-        yield from _css(table.when, (*at, "when"))
+        yield from css_problems(table.when, (*at, "when"))
     if table.each is not None:
         yield from _each(table.each, (*at, "each"))
         if not table.fields:
@@ -104,7 +119,7 @@ def _handler(table: HandlerTable, at: Path, handlers: list[str]) -> Iterator[Pro
     yield from _keys(table, at)
     follow = table.follow
     if isinstance(follow, str) and follow:
-        yield from _css(split_pseudo(follow)[0], (*at, "follow"))
+        yield from css_problems(split_pseudo(follow)[0], (*at, "follow"))
     elif isinstance(follow, dict):
         for name, given in follow.items():
             if name not in handlers:
@@ -143,7 +158,7 @@ def _paginate(table: HandlerTable, at: Path) -> Iterator[Problem]:
         yield Problem((*at, "paginate"), "it needs total, or count and per_page")
     for key in ("total", "count"):
         if isinstance(selector := getattr(pages, key), str):
-            yield from _css(selector, (*at, "paginate", key))
+            yield from css_problems(selector, (*at, "paginate", key))
 
 
 def _unreached(site: Site, handlers: dict[str, HandlerTable]) -> Iterator[Problem]:
@@ -244,15 +259,15 @@ def _texts(table: FieldTable, given: FieldLike, at: Path) -> Iterator[Problem]:
     if table.css is not None:
         selector, attribute = split_pseudo(table.css)
         where = at if isinstance(given, str) else (*at, "css")
-        yield from _css(selector, where) if selector or not attribute else ()
+        yield from css_problems(selector, where) if selector or not attribute else ()
     if table.xpath is not None:
-        yield from _xpath(table.xpath, (*at, "xpath"))
+        yield from xpath_problems(table.xpath, (*at, "xpath"))
     if table.json is not None:
-        yield from _path(table.json, (*at, "json"))
+        yield from path_problems(table.json, (*at, "json"))
     if table.data is not None:
-        yield from _data(table.data, (*at, "data"))
+        yield from data_problems(table.data, (*at, "data"))
     if table.regex is not None:
-        yield from _regex(table.regex, (*at, "regex"))
+        yield from regex_problems(table.regex, (*at, "regex"))
 
 
 def _format(table: FieldTable, at: Path) -> Iterator[Problem]:
@@ -278,11 +293,16 @@ def _count(table: CleanTable | EachTable) -> int:
 
 def _each(given: str | EachTable, at: Path) -> Iterator[Problem]:
     if isinstance(given, str):
-        yield from _css(given, at)
+        yield from css_problems(given, at)
         return
     if _count(given) != 1:
         yield Problem(at, "give one of css, xpath, json and data")
-    for key, check in (("css", _css), ("xpath", _xpath), ("json", _path), ("data", _data)):
+    for key, check in (
+        ("css", css_problems),
+        ("xpath", xpath_problems),
+        ("json", path_problems),
+        ("data", data_problems),
+    ):
         if (text := getattr(given, key)) is not None:
             yield from check(text, (*at, key))
 
@@ -300,7 +320,7 @@ def _follows(given: FollowLike, at: Path) -> Iterator[Problem]:
     for number, one in enumerate(given if isinstance(given, list) else [given]):
         path = (*at, number) if isinstance(given, list) else at
         if isinstance(one, str):
-            yield from _css(split_pseudo(one)[0], path)
+            yield from css_problems(split_pseudo(one)[0], path)
         elif isinstance(one, FollowTable):
             yield from _follow(one, path)
 
@@ -310,108 +330,13 @@ def _follow(table: FollowTable, at: Path) -> Iterator[Problem]:
     if len(places) > 1:
         yield Problem(at, f"{' and '.join(places)} are different places: give one")
     if table.css is not None:
-        yield from _css(split_pseudo(table.css)[0], (*at, "css"))
+        yield from css_problems(split_pseudo(table.css)[0], (*at, "css"))
     if table.xpath is not None:
-        yield from _xpath(table.xpath, (*at, "xpath"))
+        yield from xpath_problems(table.xpath, (*at, "xpath"))
     if table.json is not None:
-        yield from _path(table.json, (*at, "json"))
+        yield from path_problems(table.json, (*at, "json"))
     if table.url is not None and "{}" not in table.url:
         yield Problem((*at, "url"), 'it needs {} where what was found is put, as in "/product/{}"')
-    yield from _patterns(table.include, (*at, "include"))
-    yield from _patterns(table.exclude, (*at, "exclude"))
+    yield from pattern_problems(table.include, (*at, "include"))
+    yield from pattern_problems(table.exclude, (*at, "exclude"))
     yield from _fields(table.carry, (*at, "carry"), "")
-
-
-# -- texts that mean something
-
-
-def _checked(check: Callable[[str], str], text: str, at: Path) -> Iterator[Problem]:
-    if said := check(text):
-        yield Problem(at, said)
-
-
-def _css(text: str, at: Path) -> Iterator[Problem]:
-    yield from _checked(no_css, text, at)
-
-
-def _xpath(text: str, at: Path) -> Iterator[Problem]:
-    yield from _checked(_no_xpath, text, at)
-
-
-def _path(text: str, at: Path) -> Iterator[Problem]:
-    yield from _checked(_no_path, text, at)
-
-
-def _data(text: str, at: Path) -> Iterator[Problem]:
-    kind, _, rest = text.partition(".")
-    if not re.fullmatch(r"\w+", kind):
-        yield Problem(at, f'"{text}" begins with no kind of record: write it as in "product.price"')
-    yield from _path(rest, at)
-
-
-def _patterns(given: str | list[str], at: Path) -> Iterator[Problem]:
-    for number, text in enumerate(keys_of(given)):
-        try:
-            url_pattern(text)
-        except ValueError as error:
-            yield Problem((*at, number) if isinstance(given, list) else at, str(error))
-
-
-def _regex(text: str, at: Path) -> Iterator[Problem]:
-    try:
-        re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        yield Problem(at, f'not a regular expression: "{_short(text)}" ({error})')
-        return
-    if nests_repeats(text):
-        said = "something is repeated inside what is repeated, which can take for ever: write ++ and *+ for + and *"
-        yield Problem(at, said, is_warning=True)
-
-
-@lru_cache(maxsize=10_000)
-def no_css(text: str) -> str:
-    """What is wrong with a selector; "": nothing."""
-    from selectolax.lexbor import LexborHTMLParser, SelectolaxError
-
-    from shoal.html.xml_css import planned
-
-    try:
-        LexborHTMLParser("<p>").css(text)
-        return ""
-    except (SelectolaxError, UnicodeError, ValueError):
-        pass
-    try:
-        planned(text)  # with the prefix of an XML namespace
-        return ""
-    except ValueError:
-        hint = "; there are no pseudo-elements but ::text and ::attr(name)" if "::" in text else ""
-        return f'not a CSS selector: "{_short(text)}"{hint}'
-
-
-@lru_cache(maxsize=10_000)
-def _no_xpath(text: str) -> str:
-    try:
-        from lxml.etree import XPath, XPathSyntaxError
-    except ImportError:
-        return "xpath needs lxml: pip install 'shoal[xpath]'"
-    try:
-        XPath(text)
-    except XPathSyntaxError as error:
-        return f'not an XPath expression: "{_short(text)}" ({error})'
-    return ""
-
-
-def _no_path(text: str) -> str:
-    try:
-        json_path(text)
-    except JsonPathError as error:
-        return f'not a JSON path: "{_short(text)}": {error}'
-    return ""
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _NAME_SHOWN else f"{text[:_NAME_SHOWN]}…"
-
-
-def warnings_of(problems: Iterable[Problem]) -> list[Problem]:
-    return [problem for problem in problems if problem.is_warning]

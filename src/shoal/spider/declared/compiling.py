@@ -175,6 +175,8 @@ def _add_handlers(
     for name, table in handlers_of(site.table).items():
         links = Links(link_rules(table, name, prefix, router), site.table, hosts, depth)
         function = _imported(table.function) if table.function else _function(table, site.name, links)
+        if not table.function:
+            function.__name__ = function.__qualname__ = f"{prefix}{name}"  # as logs name it
         made = spider.add_handler(
             function,
             name=f"{prefix}{name}",

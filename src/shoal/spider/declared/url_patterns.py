@@ -1,8 +1,8 @@
 """Patterns for URLs as people write them: "/product/*", "https://shop.example/p/*", "re:/p/\\d+". Pure.
 
 * stands for anything. A pattern that begins with a slash is for the path; one with "://" for the whole URL; any other
-for host and path. The query counts only if the pattern has a question mark. "re:" begins a regular expression that is
-searched in the whole URL.
+for host and path. The query counts only if the pattern has a question mark or an equals sign. "re:" begins a regular
+expression that is searched in the whole URL.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def url_pattern(text: str) -> UrlPattern:
         part = "url"
     # One star after another would be tried in all ways.
     pieces = [re.escape(piece) for piece in re.split(r"\*+", text)]
-    return UrlPattern(text, re.compile(_anything(pieces), re.DOTALL), part, "?" in text)
+    return UrlPattern(text, re.compile(_anything(pieces), re.DOTALL), part, "?" in text or "=" in text)
 
 
 def _anything(pieces: list[str]) -> str:
