@@ -100,6 +100,9 @@ class LinkSpider(Spider):
             start,
             any_host=True,
             handle_status=_STATUSES,
+            challenges=[
+                "empty_shell"
+            ],  # a wall against robots is an answer: it needs no second look after a minute
             # A host that does not answer is a result. One that is away for a moment gets a quarter of a minute.
             breaker_cooldown=2.0,
             breaker_probes=3,
