@@ -68,6 +68,18 @@ ENTRY_META = (
     16 * KB
 )  # bytes of what an entry says that are queued with its URL. Beyond: left out, and counted
 
+# -- what a crawl without code writes of a page. Beyond: left out, and named in the row's field `cut`
+SHORT_TEXT = 300  # characters of a heading, an anchor or an alt: search engines show no more. Beyond: cut
+SHORT_TEXT_STEPS = 300_000  # elements that are looked at for all of them: some 0.2 s. Beyond: empty
+ROW_HEADINGS = 2_000  # headings: the longest documents have as many. Beyond: left out
+ROW_IMAGES = 10_000  # images. Beyond: left out
+ROW_META = 200  # values of <meta>: usual are thirty. Beyond: left out
+ALTERNATES = 1_000  # other languages of a page: there are some 200 in use. Beyond: left out
+LINKED_PARTS = 20_000  # ids of a page that `--check-anchors` knows. Beyond: its anchors are not checked
+MAIN_TEXT = 5 * MB  # characters of markup whose main text is looked for. Beyond: cut
+MAIN_TEXT_SECONDS = 10  # of CPU for it: a page takes 0.01. Beyond: the page has none
+MAIN_TEXT_MEMORY = 2 * 1024 * MB  # bytes for it. Beyond: the page has none
+
 # -- what a handler yields
 YIELDED = 2_000_000  # values for one page: more than any page can hold. Beyond: `junk`
 ROW_BYTES = 64 * MB  # bytes of an item as JSON: a page of max_body fits several times. Beyond: rejected

@@ -10,13 +10,12 @@ from shoal.fetch.robots_fetch import agent_of
 from shoal.html.page_facts import alternates, declared_canonical, header_canonical
 from shoal.html.page_links import join
 from shoal.html.robots_meta import NOARCHIVE, NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
+from shoal.limits import ALTERNATES
 from shoal.model import Request, Response, Task
 from shoal.settings import Settings
 from shoal.spider.handlers import Yielded
 from shoal.spider.page import Page
 from shoal.spider.row_fields import header_values
-
-_ALTERNATES = 1_000  # of a page that are followed
 
 
 class RobotsDirectives:
@@ -98,5 +97,5 @@ class RobotsDirectives:
         urls = [] if canonical is None else [canonical]
         if self._settings.hreflang and page.is_html:
             found = alternates(page.tree, page.base, header_values(page.headers, "Link"))
-            urls += [url for _, url in found[:_ALTERNATES]]
+            urls += [url for _, url in found[:ALTERNATES]]
         return [Request(url, page.handler, depth=page.depth) for url in dict.fromkeys(urls)]

@@ -17,12 +17,10 @@ from msgspec import Struct
 
 from shoal.html.page_links import join
 from shoal.html.parsing import parse
+from shoal.limits import MAIN_TEXT, MAIN_TEXT_MEMORY
 
 Form = Literal["text", "markdown"]
 
-MOST = 5 * 1024 * 1024  # characters of markup; the rest is left out
-MEMORY = 2 * 1024**3  # bytes of the process
-SECONDS = 10.0  # of CPU for one page, after which the process is ended
 _PERMALINKS = "//a[contains(@class, 'headerlink')]"  # the ¶ behind headings of documentation
 _LENGTH = struct.Struct("<I")
 
@@ -44,7 +42,7 @@ def main_text(html: str, base: str, form: Form) -> str:
     from trafilatura.utils import load_html
 
     # As a browser reads it: what has no <html> is a page, too, which trafilatura would refuse.
-    whole, _ = parse(html[:MOST].encode("utf-8", "replace"))
+    whole, _ = parse(html[:MAIN_TEXT].encode("utf-8", "replace"))
     tree = load_html(whole.html)
     if tree is None:
         return ""
@@ -97,7 +95,7 @@ def serve(source: BinaryIO, target: BinaryIO, seconds: float) -> None:
     import trafilatura  # noqa: F401  # before the first page, whose time it would take
 
     logging.disable(logging.CRITICAL)  # what trafilatura says about pages
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAIN_TEXT_MEMORY, MAIN_TEXT_MEMORY))
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(
         signal.SIGINT, signal.SIG_IGN

@@ -13,11 +13,9 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.html.page_links import join
 from shoal.html.visible_text import squeeze
+from shoal.limits import ROW_META, SHORT_TEXT, SHORT_TEXT_STEPS
 
-_STEPS = 300_000  # elements and texts that are looked at for the short texts of one page
-_STEPS_EACH = 1_000  # … and for one of them
-_TEXT = 300  # characters of a short text: an anchor, a heading, an alt
-_META = 200  # tags
+_STEPS_EACH = 1_000  # elements and texts that are looked at for one short text
 _META_VALUE = 1_000  # characters
 _UNSEEN = frozenset({"script", "style", "template"})
 
@@ -30,7 +28,7 @@ _WORDY = re.compile(r"\w")
 class Reader:
     """Reads short texts of a page. When its steps are used up they are empty, and `cut` is True."""
 
-    def __init__(self, steps: int = _STEPS) -> None:
+    def __init__(self, steps: int = SHORT_TEXT_STEPS) -> None:
         self._left = steps
         self.cut = False
 
@@ -41,7 +39,7 @@ class Reader:
         for piece in self._pieces(node):
             pieces.append(piece)
             length += len(piece)
-            if length > 4 * _TEXT:
+            if length > 4 * SHORT_TEXT:
                 break
         return short("".join(pieces))
 
@@ -56,9 +54,9 @@ class Reader:
                 return
             tag = node.tag
             if tag == "-text":
-                yield (node.text_content or "")[: 8 * _TEXT]
+                yield (node.text_content or "")[: 8 * SHORT_TEXT]
             elif tag == "img":
-                yield f" {(node.attributes.get('alt') or '')[:_TEXT]} "
+                yield f" {(node.attributes.get('alt') or '')[:SHORT_TEXT]} "
             elif tag == "br":
                 yield " "
             child = None if tag in _UNSEEN else node.first_child
@@ -72,7 +70,7 @@ class Reader:
 
 
 def short(text: str) -> str:
-    return squeeze(text[: 8 * _TEXT])[:_TEXT]
+    return squeeze(text[: 8 * SHORT_TEXT])[:SHORT_TEXT]
 
 
 def headings(nodes: Iterable[LexborNode], reader: Reader, most: int) -> Iterator[dict[str, str | int]]:
@@ -110,7 +108,7 @@ def meta_tags(tree: LexborHTMLParser) -> dict[str, str]:
         attributes = node.attributes
         name = squeeze(attributes.get("name") or attributes.get("property") or "").lower()
         if name and len(name) <= 100 and attributes.get("content") and name not in found:
-            if len(found) >= _META:
+            if len(found) >= ROW_META:
                 break
             found[name] = squeeze((attributes["content"] or "")[: 2 * _META_VALUE])[:_META_VALUE]
     return found

@@ -25,6 +25,7 @@ from shoal.admit.identity import host_key, site
 from shoal.admit.sending import resolve, sent_url
 from shoal.html.page_facts import Reader
 from shoal.html.page_links import in_encoding, is_legacy
+from shoal.limits import LINKED_PARTS
 from shoal.model import Request, Task
 from shoal.settings import Settings
 from shoal.spider.handlers import Retry
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 PAGE, LINK = "page", "link"  # handlers
 _ATTEMPTS = 2  # of a URL that is only checked: a link that works every third time is reported
 _OWN_ATTEMPTS = 3  # of a page that answers with a server's error
-_ANCHORS = 20_000  # of a page
 _URL = 2_000  # characters that a row has of a URL
 
 # Answers that go to the handlers, which write them down. The others are retried as in every crawl.
@@ -100,6 +100,9 @@ class LinkSpider(Spider):
             start,
             any_host=True,
             handle_status=_STATUSES,
+            challenges=[
+                "empty_shell"
+            ],  # a wall against robots is an answer: it needs no second look after a minute
             # A host that does not answer is a result. One that is away for a moment gets a quarter of a minute.
             breaker_cooldown=2.0,
             breaker_probes=3,
@@ -180,7 +183,7 @@ class _Checker:
         """What "#…" may name. None: too many to say."""
         found = dict.fromkeys(page.attrs("[id]", "id"))
         found |= dict.fromkeys(node.attributes.get("name") or "" for node in page.tree.tags("a"))
-        return list(found) if len(found) <= _ANCHORS else None
+        return list(found) if len(found) <= LINKED_PARTS else None
 
     # -- where a page leads
 

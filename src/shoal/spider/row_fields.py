@@ -13,6 +13,7 @@ from shoal.admit.identity import host_key, site
 from shoal.html.page_facts import Reader, alternates, heading_text, headings, images, meta_tags, word_count
 from shoal.html.page_links import in_encoding, is_legacy, join
 from shoal.html.robots_meta import directives
+from shoal.limits import ALTERNATES, ROW_HEADINGS, ROW_IMAGES
 from shoal.settings import ROW_FIELDS, Settings
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from shoal.spider.page import Page
 
 _FRAMES = (("iframe", "src"), ("frame", "src"))
-_HEADINGS = 2_000
-_IMAGES = 10_000
-_ALTERNATES = 1_000
 
 
 class RowFields:
@@ -93,10 +91,10 @@ class _Facts:
     def headings(self) -> list[dict[str, str | int]]:
         found = self.page.css("h1, h2, h3, h4, h5, h6")
         nodes = (node for node in found if isinstance(node, LexborNode))
-        return list(headings(nodes, self.reader, _HEADINGS))
+        return list(headings(nodes, self.reader, ROW_HEADINGS))
 
     def images(self) -> list[dict[str, str | None]]:
-        return self.first("images", images(self.page.tree, self.page.base), _IMAGES)
+        return self.first("images", images(self.page.tree, self.page.base), ROW_IMAGES)
 
     def first(self, name: str, found: Iterable[Any], most: int) -> list[Any]:
         """As many as a row may have."""
@@ -130,7 +128,7 @@ def header_values(headers: Mapping[str, str], name: str) -> Sequence[str]:
 def _hreflang(facts: _Facts) -> list[dict[str, str]]:
     page = facts.page
     found = alternates(page.tree, page.base, header_values(page.headers, "Link"))
-    return facts.first("hreflang", ({"lang": lang, "url": url} for lang, url in found), _ALTERNATES)
+    return facts.first("hreflang", ({"lang": lang, "url": url} for lang, url in found), ALTERNATES)
 
 
 def _robots(facts: _Facts) -> list[str]:

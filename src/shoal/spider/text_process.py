@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from shoal.errors import SpiderError, UsageError
-from shoal.html.main_text import SECONDS, Answer, Form, Question, read_message, write_message
+from shoal.html.main_text import Answer, Form, Question, read_message, write_message
+from shoal.limits import MAIN_TEXT_SECONDS
 
 if TYPE_CHECKING:
     from shoal.spider.page import Page
@@ -27,7 +28,7 @@ _ENDING = 2.0  # seconds for it to end by itself
 class TextProcess:
     """A process that is started when it is first asked, and again after it was ended."""
 
-    def __init__(self, seconds: float = SECONDS) -> None:
+    def __init__(self, seconds: float = MAIN_TEXT_SECONDS) -> None:
         self._seconds = seconds  # of CPU for one page
         # One page at a time. A pool of its own: pages that wait here would keep others waiting in the usual one.
         self._thread: ThreadPoolExecutor | None = None
