@@ -48,6 +48,7 @@ def tokens(spot: Spot) -> Iterator[str]:
         yield f'[itemprop="{prop}"]'
     classes = [name for name in (attributes.get("class") or "")[:400].split()[:8] if _NAME.fullmatch(name)]
     telling = [name for name in classes if not _LOOKS.fullmatch(name) and not _SERIAL.search(name)]
+    telling.sort(key=lambda name: "--" not in name)  # "price--now" says more than "price"
     for name in telling:
         yield f".{name}"
     for name in telling[:2]:

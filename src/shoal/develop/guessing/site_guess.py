@@ -208,7 +208,12 @@ class Explorer:
     async def _products(self, listing: Looked | None, entries: Sequence[SitemapEntry]) -> list[Looked]:
         given = self._of_kind("product")
         urls = [url for one in self._of_kind("listing") for url in one.cards[0].urls]
-        for source in (urls, most_common_shape(entry.url for entry in entries if not entry.is_sitemap)):
+        reduced = [url for one in self._of_kind("listing") for url in one.cards[0].reduced]
+        for source in (
+            reduced[:1],
+            urls,
+            most_common_shape(entry.url for entry in entries if not entry.is_sitemap),
+        ):
             for url in _spread(source, PRODUCTS):
                 if len(self._of_kind("product")) >= max(PRODUCTS, len(given)):
                     break
