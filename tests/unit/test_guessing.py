@@ -166,6 +166,32 @@ def test_a_shop_from_its_home_page(name: str) -> None:
     assert all(url_pattern(guess.match).fits(truth.url) for truth in front.truth())
 
 
+def test_a_site_of_articles() -> None:
+    links = "".join(
+        f'<div class="teaser"><h2><a href="/2026/{n}">Story {n}</a></h2></div>' for n in range(1, 6)
+    )
+    listing = (
+        f'<html><h1>News</h1><a href="/about">About</a>{links}<a rel="next" href="/?page=2">Older</a></html>'
+    )
+    story = """<html><head><script type="application/ld+json">{"@type": "NewsArticle", "headline": "Story %s",
+        "author": {"name": "Ann"}, "datePublished": "2026-01-0%s"}</script></head><h1>Story %s</h1></html>"""
+
+    async def fetch(url: str) -> Page | None:
+        number = url.rpartition("/")[2]
+        if url in (f"{BASE}/", f"{BASE}/?page=2"):
+            return page(listing, url)
+        return page(story % ((number,) * 3), url) if "/2026/" in url else None
+
+    guess = asyncio.run(Explorer(fetch).guess([f"{BASE}/"], "news"))
+    assert guess is not None
+    table = tomllib.loads(written(guess))
+    assert table["handler"]["listing"] == {"follow": {"page": ".teaser a"}, "next": 'a[rel~="next"]'}
+    assert table["handler"]["page"]["match"] == "/2026/*"
+    fields = table["handler"]["page"]["fields"]
+    assert fields["headline"] == {"data": "article.headline"}
+    assert fields["published"] == {"data": "article.published"}
+
+
 def test_a_site_without_products() -> None:
     async def fetch(url: str) -> Page | None:
         return page("<html><h1>About us</h1><p>Founded in 1990.</p></html>", url) if url == BASE else None

@@ -9,7 +9,9 @@ from urllib.parse import urljoin
 
 import pytest
 
+from shoal.html.records.availability import availability_of
 from shoal.testing.shops import PLANS, Plan, ShopsSpec, Storefront
+from shoal.testing.shops.languages import WORDS
 from shoal.testing.shops.money import MONEY
 
 BASE = "http://127.0.1.1:8000"
@@ -81,6 +83,14 @@ def test_every_product_is_found_and_its_page_says_what_it_costs(plan: Plan) -> N
 def test_a_shop_is_the_same_every_time() -> None:
     assert shop(PLANS[3]).answer("/catalogue") == shop(PLANS[3]).answer("/catalogue")
     assert shop(PLANS[3]).truth() == shop(PLANS[3]).truth()
+
+
+@pytest.mark.parametrize("language", WORDS)
+def test_what_shops_say_of_their_stock_is_understood(language: str) -> None:
+    words = WORDS[language]
+    assert availability_of(words.in_stock) == "in_stock"
+    assert availability_of(words.preorder) == "preorder"
+    assert {availability_of(said) for said in words.sold_out} == {"out_of_stock"}
 
 
 def test_fewer_shops_are_of_every_sort() -> None:

@@ -119,6 +119,6 @@ async def _guess(urls: list[str], settings: Settings, cache: Path | None, *, off
     if found is None:
         raise PageMissing(
             urls[0],
-            f"no page of a product was found from there{pages.missing_text()}; give the URL of one, too",
+            f"no list of pages was found there{pages.missing_text()}; give the URL of a list or of a product, too",
         )
     return found

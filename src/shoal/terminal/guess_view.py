@@ -37,12 +37,11 @@ def _about(guess: Guess) -> list[Text]:
     lines = []
     if guess.sitemap is not None:
         lines.append(
-            f"sitemap   {guess.sitemap.url}: {guess.sitemap.products:,} of {guess.sitemap.urls:,} look like products"
+            f"sitemap   {guess.sitemap.url}: {guess.sitemap.products:,} of {guess.sitemap.urls:,} URLs look like a"
+            f" {guess.handler}"
         )
     if guess.listing is not None:
-        lines.append(
-            f"listing   {guess.listing_url}: {len(guess.listing.urls)} products by {guess.listing.css}"
-        )
+        lines.append(f"listing   {guess.listing_url}: {len(guess.listing.urls)} links by {guess.listing.css}")
     if guess.menu is not None:
         lines.append(f"menu      {guess.menu[1]} listings by {guess.menu[0]}")
     if guess.following is not None:

@@ -20,6 +20,7 @@ _LEAST = 3  # links that make a list
 _LEVELS = 3  # elements around a link that it is told apart by
 _MOST_GROUPS = 30
 _BLOCK = 400  # characters of a block that may have a price
+_DEEP = 8  # elements between a block and its link
 _TRIES = 40  # selectors that are tried for a group
 _AMOUNT = re.compile(r"\d[.,]\d\d\d?(?!\d)|\d(?:[.,:]-|[.,]–)")  # without a currency
 _HINTS = re.compile(r"product|item|card|tile|listing|article|result|grid|miniature|artikel|produkt")
@@ -36,6 +37,7 @@ class Cards(Struct, frozen=True):
     urls: tuple[str, ...]
     priced: int  # blocks with a price
     score: float
+    reduced: tuple[str, ...] = ()  # those of them with a crossed-out price
 
 
 class _Group(Struct):
@@ -104,7 +106,19 @@ def _cards(outline: Outline, group: _Group) -> Cards | None:
     score = min(len(urls), 60) * len(alike) / len(urls) * (1 + 3 * priced / len(blocks)) * (1 - 0.9 * others)
     if _HINTS.search(" ".join(outline.spots[block.place].names for block in blocks[:3])):
         score *= 1.5
-    return Cards(css, _block_selector(outline, blocks), urls, priced, score)
+    with_old = {block.place for block in blocks if block.holds_old}
+    reduced = [url for spot, url in group.links if with_old and _is_inside(outline, spot, with_old)]
+    return Cards(css, _block_selector(outline, blocks), urls, priced, score, tuple(dict.fromkeys(reduced)))
+
+
+def _is_inside(outline: Outline, link: Spot, places: set[int]) -> bool:
+    """Whether a link is in one of these elements, or not far below it."""
+    place = link.place
+    for _ in range(_DEEP):
+        if place < 0 or place in places:
+            break
+        place = outline.spots[place].parent
+    return place in places
 
 
 def _blocks(outline: Outline, links: list[Spot]) -> list[Spot]:

@@ -36,6 +36,7 @@ FROM_DATA = (
     "description",
     "rating",
 )
+FROM_ARTICLES = ("headline", "author", "published", "modified", "section", "description", "image")
 _CURRENCY_ATTRIBUTES = ("data-currency", "data-price-currency", "data-currency-code")
 MOST_SELECTORS = 3  # for a field
 
@@ -96,6 +97,27 @@ def find_fields(samples: Sequence[Sample]) -> list[FoundField]:
     ):
         found["image"] = FoundField("image", ('meta = "og:image"',), "url", sure="likely")
     return [found[name] for name in FROM_DATA if name in found]
+
+
+def find_page_fields(samples: Sequence[Sample]) -> list[FoundField]:
+    """Of pages without a product: what they say of themselves as articles, else the heading and what is in `meta`."""
+    articles = [(sample.page.data("article") or [{}])[0] for sample in samples]
+    found = []
+    for name in FROM_ARTICLES:
+        values = [article.get(name) for article in articles]
+        if all(values):
+            shown = tuple(_shown(value) for value in values[:3])
+            found.append(FoundField(name, (f'data = "article.{name}"',), "", shown, "sure"))
+    known = {field.name for field in found}
+    if "headline" not in known and (heading := _name(samples)) is not None:
+        found.insert(0, heading)
+    for name, meta in (("description", "description"), ("image", "og:image")):
+        values = [
+            sample.page.attr(f'meta[name="{meta}"], meta[property="{meta}"]', "content") for sample in samples
+        ]
+        if name not in known and all(values):
+            found.append(FoundField(name, (f'meta = "{meta}"',), "", tuple(map(str, values[:3])), "likely"))
+    return found
 
 
 def home_currency(page: Page) -> str | None:

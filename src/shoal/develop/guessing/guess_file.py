@@ -32,6 +32,7 @@ class Guess(Struct, frozen=True, kw_only=True):
     fields: tuple[FoundField, ...]
     samples: tuple[str, ...]  # pages of products that were looked at
     remarks: tuple[str, ...] = ()
+    handler: str = "product"  # or "page", of sites without products
 
 
 def written(guess: Guess) -> str:
@@ -39,7 +40,7 @@ def written(guess: Guess) -> str:
 
 
 def _lines(guess: Guess) -> Iterator[str]:
-    yield f"# A guess, from {len(guess.samples)} pages of products. Read it, change it, and try it:"
+    yield f"# A guess, from {len(guess.samples)} {guess.handler} pages. Read it, change it, and try it:"
     yield "#   shoal check FILE.toml --page URL     whether it is in order, and what it makes of a page"
     yield "#   shoal crawl FILE.toml -o rows.jsonl"
     yield from (f"# {remark_text(remark)}" for remark in guess.remarks)
@@ -48,12 +49,12 @@ def _lines(guess: Guess) -> Iterator[str]:
     yield from _start(guess)
     yield from _listing(guess)
     yield ""
-    yield "[handler.product]"
+    yield f"[handler.{guess.handler}]"
     if guess.match is not None:
         yield f"match = {quoted(guess.match)}"
     yield 'key = "url"'
     yield ""
-    yield "[handler.product.fields]"
+    yield f"[handler.{guess.handler}.fields]"
     yield 'url = { page = "url" }'
     for field in guess.fields:
         yield f"{field.name} = {_value(field)}{_remark(field)}"
@@ -63,14 +64,15 @@ def _start(guess: Guess) -> Iterator[str]:
     """The sitemap, if it has the products: nothing else needs to be fetched then."""
     sitemap = guess.sitemap
     if sitemap is not None and sitemap.products and guess.match is not None:
-        yield f"sitemap = {quoted(sitemap.url)}  # {sitemap.products:,} of {sitemap.urls:,} URLs look like products"
+        share = f"{sitemap.products:,} of {sitemap.urls:,} URLs"
+        yield f"sitemap = {quoted(sitemap.url)}  # {share} look like a {guess.handler}"
         yield f"include = {quoted(guess.match)}"
         if guess.listing is not None:
             yield f"# start = {_list(guess.start)}  # the listings, if the sitemap should not be complete"
         return
     yield f"start = {_list(guess.start)}"
     if sitemap is not None:
-        yield f"# sitemap = {quoted(sitemap.url)}  # {sitemap.urls:,} URLs, none of which looks like the products"
+        yield f"# sitemap = {quoted(sitemap.url)}  # {sitemap.urls:,} URLs, none of which looks like a {guess.handler}"
 
 
 def _listing(guess: Guess) -> Iterator[str]:
@@ -83,7 +85,7 @@ def _listing(guess: Guess) -> Iterator[str]:
         follow.append((f"listing = {quoted(guess.menu[0])}", f"{guess.menu[1]} links to listings"))
     about = f"{len(guess.listing.urls)} links on {remark_text(guess.listing_url)}"
     block = f", in {guess.listing.block}" if guess.listing.block else ""
-    follow.append((f"product = {quoted(guess.listing.css)}", about + block))
+    follow.append((f"{guess.handler} = {quoted(guess.listing.css)}", about + block))
     for line, remark in follow:
         yield f"follow.{line}  # {remark}"
     if guess.following is not None:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from shoal.develop.guessing.outline import Outline, Spot
 
-MOST = 14  # selectors for an element
+MOST = 14  # selectors for an element, besides the one that goes by its place
+_PLAIN = ("div", "span", "body", "html", "main", "section", "article")  # tags that say little
 _NAME = re.compile(r"-?[A-Za-z_][A-Za-z0-9_-]{1,40}")
 _SERIAL = re.compile(r"\d{2,}|[0-9a-f]{8,}")  # in names that differ from page to page
 _LOOKS = re.compile(  # classes that say how something looks
@@ -17,8 +18,9 @@ _LOOKS = re.compile(  # classes that say how something looks
 
 def selectors_for(outline: Outline, spot: Spot) -> list[str]:
     """The plainest first. Whether they find the element, and no other before it, is for the caller to see."""
-    made = dict.fromkeys(one for one in _selectors(outline, spot) if one and "*" not in one)
-    return list(made)[:MOST]
+    made = dict.fromkeys(one for one in _selectors(outline, spot) if "*" not in one)
+    placed = _by_place(outline, spot)
+    return [*list(made)[:MOST], *([placed] if "*" not in placed else [])]
 
 
 def _selectors(outline: Outline, spot: Spot) -> Iterator[str]:
@@ -26,12 +28,14 @@ def _selectors(outline: Outline, spot: Spot) -> Iterator[str]:
     if spot.tag == "h1":
         yield "h1"
     yield from own
+    parent = outline.spots[spot.parent] if spot.parent >= 0 else None
+    if parent is not None and parent.tag not in _PLAIN:  # "ins > .amount"
+        yield from (f"{parent.tag} > {token}" for token in (*own, spot.tag))
     above = _named_above(outline, spot)
     for parent, is_direct in above:
         for token in tokens(parent):
             for inner in (*own, spot.tag):
                 yield f"{token} > {inner}" if is_direct else f"{token} {inner}"
-    yield _by_place(outline, spot)
 
 
 def tokens(spot: Spot) -> Iterator[str]:
@@ -44,6 +48,7 @@ def tokens(spot: Spot) -> Iterator[str]:
         yield f'[itemprop="{prop}"]'
     classes = [name for name in (attributes.get("class") or "")[:400].split()[:8] if _NAME.fullmatch(name)]
     telling = [name for name in classes if not _LOOKS.fullmatch(name) and not _SERIAL.search(name)]
+    telling.sort(key=lambda name: "--" not in name)  # "price--now" says more than "price"
     for name in telling:
         yield f".{name}"
     for name in telling[:2]:

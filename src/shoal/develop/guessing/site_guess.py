@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from shoal.develop.guessing.cards import Cards, cards_on, leads_elsewhere, own_links
 from shoal.develop.guessing.detail_fields import best_price, is_one_price
-from shoal.develop.guessing.found_fields import Sample, find_fields, home_currency, main_product
+from shoal.develop.guessing.found_fields import (
+    Sample,
+    find_fields,
+    find_page_fields,
+    home_currency,
+    main_product,
+)
 from shoal.develop.guessing.guess_file import Guess, SitemapFound
 from shoal.develop.guessing.outline import Outline
 from shoal.develop.guessing.paging import next_page
@@ -24,6 +30,7 @@ PageKind: TypeAlias = Literal["product", "listing", "other"]
 Fetch: TypeAlias = Callable[[str], Awaitable[Page | None]]  # None: there is no such page
 
 PRODUCTS = 5  # pages of products that are looked at
+_LEAST_PAGES = 2  # of a list of links that are no products
 _MENU_TRIES = 4  # links of a start page that are tried
 _ENTRIES = 5_000  # of a sitemap that are looked at
 _INDEXED = 2  # sitemaps of an index that are read
@@ -72,7 +79,7 @@ class Explorer:
         self.remarks: list[str] = []
 
     async def guess(self, urls: Sequence[str], name: str) -> Guess | None:
-        """None: no page of a product was found."""
+        """Of the products of a shop; of a site without any, of the pages that it lists. None: neither was found."""
         for url in urls:
             await self._look(url)
         if not self._of_kind("listing"):
@@ -82,7 +89,7 @@ class Explorer:
         await self._look_further(listing)
         products = await self._products(listing, entries)
         if not products:
-            return None
+            return await self._guess_pages(name, entries, sitemap_url)
         known = self._product_urls(listing, entries, products)
         match = pattern_for(known, self._other_urls(set(known)))
         menu = self._menu(listing)
@@ -98,6 +105,40 @@ class Explorer:
             fields=tuple(find_fields([Sample.of(one.page) for one in products])),
             samples=tuple(one.page.url for one in products),
             remarks=tuple(self.remarks),
+        )
+
+    async def _guess_pages(
+        self, name: str, entries: Sequence[SitemapEntry], sitemap_url: str
+    ) -> Guess | None:
+        """Articles and the like: the best list of links that was seen, and what its pages have in common."""
+        lists = [looked for looked in self.pages.values() if looked.cards]
+        if not lists:
+            return None
+        best = max(lists, key=lambda looked: looked.cards[0].score)
+        listed = best.cards[0].urls
+        seen = [await self._look(url) for url in _spread(listed, PRODUCTS)]
+        pages = [one for one in seen if one is not None and one.outline.heading >= 0]
+        if len(pages) < _LEAST_PAGES:
+            return None
+        others = [looked.page.url for looked in self.pages.values() if looked not in pages]
+        others += [url for _, url in own_links(best.outline) if url not in set(listed)]
+        match = pattern_for(listed, others)
+        return Guess(
+            name=name,
+            start=(best.page.url,),
+            listing=best.cards[0],
+            listing_url=best.page.url,
+            menu=None,
+            following=next_page(best.outline),
+            sitemap=_sitemap_found(sitemap_url, entries, match),
+            match=match,
+            fields=tuple(find_page_fields([Sample.of(one.page) for one in pages])),
+            samples=tuple(one.page.url for one in pages),
+            remarks=(
+                *self.remarks,
+                "No page of a product was found: this is about the pages that the site lists.",
+            ),
+            handler="page",
         )
 
     def _of_kind(self, kind: PageKind) -> list[Looked]:
@@ -167,7 +208,12 @@ class Explorer:
     async def _products(self, listing: Looked | None, entries: Sequence[SitemapEntry]) -> list[Looked]:
         given = self._of_kind("product")
         urls = [url for one in self._of_kind("listing") for url in one.cards[0].urls]
-        for source in (urls, most_common_shape(entry.url for entry in entries if not entry.is_sitemap)):
+        reduced = [url for one in self._of_kind("listing") for url in one.cards[0].reduced]
+        for source in (
+            reduced[:1],
+            urls,
+            most_common_shape(entry.url for entry in entries if not entry.is_sitemap),
+        ):
             for url in _spread(source, PRODUCTS):
                 if len(self._of_kind("product")) >= max(PRODUCTS, len(given)):
                     break
