@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 
 from shoal.cli.nocode import flags, named, read_names
 from shoal.errors import UsageError
-from shoal.html.page_facts import links_in_header, word_count
+from shoal.html.page_facts import word_count
 from shoal.html.robots_meta import directives
 from shoal.model import Request, Response, Task
 from shoal.settings import ROW_FIELDS, Settings
@@ -130,15 +130,6 @@ def test_words() -> None:
         3,
         2,
     ]
-
-
-def test_link_headers() -> None:
-    value = '<a?x=1,2>; rel="canonical alternate"; title="x;y", <b>; REL=next, junk, <c'
-    assert list(links_in_header(value)) == [
-        ("a?x=1,2", {"rel": "canonical alternate", "title": "x;y"}),
-        ("b", {"rel": "next"}),
-    ]
-    assert list(links_in_header("")) == []
 
 
 def test_directives_are_bounded() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -27,9 +27,13 @@ class HeaderLink(Struct, frozen=True):
 
 
 def read_links(headers: Mapping[str, str], base: str) -> list[HeaderLink]:
-    """The links of an answer. What cannot be read is passed over."""
+    """The links of an answer."""
     getall = getattr(headers, "getall", None)
-    values = getall("Link", ()) if getall else [headers.get("Link", "")]
+    return links_in(getall("Link", ()) if getall else [headers.get("Link", "")], base)
+
+
+def links_in(values: Iterable[str], base: str) -> list[HeaderLink]:
+    """The links in Link headers. What cannot be read is passed over."""
     found = list[HeaderLink]()
     for value in values:
         for target, parameters in _parsed(value[:_LONGEST]):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from shoal.html.link_header import links_in
 from shoal.html.page_links import join
 from shoal.html.visible_text import squeeze
 from shoal.limits import ROW_META, SHORT_TEXT, SHORT_TEXT_STEPS
@@ -143,12 +144,7 @@ def header_canonical(link_headers: Iterable[str], base: str) -> str | None:
 
 
 def _canonicals_in_header(link_headers: Iterable[str], base: str) -> set[str | None]:
-    return {
-        join(base, target)
-        for header in link_headers
-        for target, parameters in links_in_header(header)
-        if "canonical" in parameters.get("rel", "").lower().split()
-    }
+    return {link.url for link in links_in(link_headers, base) if "canonical" in link.rel}
 
 
 def _only(found: set[str | None]) -> str | None:
@@ -165,25 +161,11 @@ def alternates(tree: LexborHTMLParser, base: str, link_headers: Iterable[str] = 
         is_alternate = "alternate" in (attributes.get("rel") or "").lower().split()
         if language and href and is_alternate and (url := join(base, href)):
             found[language[:40], url] = None
-    for header in link_headers:
-        for target, parameters in links_in_header(header):
-            language = parameters.get("hreflang", "").lower()
-            is_alternate = "alternate" in parameters.get("rel", "").lower().split()
-            if language and is_alternate and (url := join(base, target)):
-                found[language[:40], url] = None
+    for link in links_in(link_headers, base):
+        language = link.parameters.get("hreflang", "").lower()
+        if language and "alternate" in link.rel:
+            found[language[:40], link.url] = None
     return list(found)
-
-
-# <https://a.example/de>; rel="alternate"; hreflang="de", <…>; …
-_LINK_VALUE = re.compile(r"<([^<>]*)>([^<>]*)")
-_PARAMETER = re.compile(r';\s*([\w*-]+)\s*=\s*(?:"([^"]*)"|([^\s;,"]*))')
-
-
-def links_in_header(value: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The targets of a Link header (RFC 8288) with their parameters."""
-    for found in _LINK_VALUE.finditer(value):
-        given = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(found[2])}
-        yield found[1].strip(), given
 
 
 def word_count(text: str) -> int:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import host_key, origin, registrable_domain
 from shoal.admit.sending import resolve
 from shoal.errors import SpiderError
-from shoal.html.feed import Feed, NextPage
+from shoal.html.feed import Feed, FeedEntry, NextPage
 from shoal.html.feed_dates import read_date
 from shoal.html.link_header import linked
 from shoal.html.sitemap import Sitemap, SitemapEntry, sitemaps_in
@@ -78,7 +78,8 @@ async def feed(page: Page) -> AsyncIterator[Request]:
     note = read_note(page.meta)
     part = _Part(page, note, FEED, most=_ALL)
     document, following, fresh = Feed(page.body, page.headers.get("Content-Type", "")), "", 0
-    async for entry in _with_turns(document.read()):
+    entries: AsyncIterator[FeedEntry | NextPage] = _with_turns(document.read())
+    async for entry in entries:
         if isinstance(entry, NextPage):
             following = following or entry.url
             continue

@@ -38,7 +38,7 @@ from shoal.html.feed_dates import read_date
 from shoal.html.link_header import read_links
 from shoal.html.markup_repair import as_html, mend
 from shoal.html.media import is_html
-from shoal.html.page_facts import links_in_header, word_count
+from shoal.html.page_facts import word_count
 from shoal.html.page_links import absolute, in_encoding, largest_number, query_value, with_query_value
 from shoal.html.parsing import allowance
 from shoal.html.records.availability import availability_of
@@ -269,7 +269,6 @@ TEXTS = (
     Reader("sitemaps in robots.txt", lambda text: sitemaps_in(text, most=10**9)),
     Reader("robots tag", lambda text: header_asks([_text(text)], "shoal")),
     Reader("robots directives", lambda text: directives([_text(text)], None)),
-    Reader("link header", lambda text: list(links_in_header(_text(text)))),
     Reader("words", lambda text: word_count(_text(text))),
     Reader("userinfo", lambda text: without_secrets(_text(text))),
     Reader("escalation", lambda text: pattern_of(URL + _text(text))),

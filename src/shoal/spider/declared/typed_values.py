@@ -9,10 +9,13 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from email.utils import parsedate_to_datetime
-from importlib import import_module
 from typing import Any, TypeAlias
 
 from shoal.html.page_links import join
+from shoal.html.records.availability import availability_of
+from shoal.html.records.currencies import code_of
+from shoal.html.records.dates import iso_date
+from shoal.html.records.prices import parse_price
 from shoal.settings.typed_text import FALSE
 from shoal.spider.declared.file_model import FieldType
 from shoal.spider.declared.written_numbers import number_in
@@ -129,58 +132,25 @@ def _float(value: Any, sample: str | None) -> float | None:
     return None if found is None else float(found)
 
 
-def _records(module: str, name: str) -> Any:
-    """A reader of the room for structured data."""
-    try:
-        return getattr(import_module(f"shoal.html.records.{module}"), name, None)
-    except ImportError:
-        return None
-
-
 def _price(value: Any, sample: str | None) -> Decimal | None:
-    parse = _records("prices", "parse_price")
-    if sample or not isinstance(value, str) or parse is None:
+    if sample or not isinstance(value, str):
         return _number(value, sample)
-    found = parse(_text(value))
-    return None if found is None else Decimal(str(found.text))
+    found = parse_price(_text(value))
+    return None if found is None else Decimal(found.text)
 
 
 def _currency(value: Any) -> str | None:
     text = _text(value)
     if re.fullmatch(r"[A-Za-z]{3}", text):
         return text.upper()
-    parse = _records("prices", "parse_price")
-    found = None if parse is None else parse(text)
-    if found is not None and found.currency:
-        return str(found.currency)
-    code = re.search(r"\b[A-Z]{3}\b", text)
-    signs = {"€": "EUR", "£": "GBP", "¥": "JPY", "₹": "INR", "₽": "RUB", "$": "USD"}
-    return code[0] if code else next((name for sign, name in signs.items() if sign in text), None)
-
-
-_STOCK = {
-    "instock": "in_stock",
-    "instoreonly": "in_stock",
-    "onlineonly": "in_stock",
-    "outofstock": "out_of_stock",
-    "soldout": "out_of_stock",
-    "preorder": "preorder",
-    "presale": "preorder",
-    "backorder": "backorder",
-    "discontinued": "discontinued",
-    "limitedavailability": "limited",
-}
+    found = parse_price(text)
+    return found.currency if found is not None and found.currency else code_of(text)
 
 
 def _availability(value: Any) -> str | None:
     if isinstance(value, bool):
         return "in_stock" if value else "out_of_stock"
-    text = _text(value)
-    known = _records("availability", "availability_of")
-    if known is not None and (found := known(text)):
-        return str(found)
-    word = re.sub(r"[\W_]", "", text.rpartition("/")[2].lower())
-    return next((name for key, name in _STOCK.items() if key in word), None)
+    return availability_of(_text(value))
 
 
 def _bool(value: Any) -> bool:
@@ -203,8 +173,7 @@ def _datetime(value: Any, format_: str | None) -> datetime | None:
     for read in (datetime.fromisoformat, parsedate_to_datetime):
         with suppress(ValueError):
             return read(text)
-    written = _records("dates", "iso_date")  # "30 May 2031"
-    found = None if written is None else written(text)
+    found = iso_date(text)  # "30 May 2031"
     return None if found is None else datetime.fromisoformat(found)
 
 
