@@ -23,6 +23,11 @@ WITH_A_STORE = (
 )
 # Words about a command, and not one to type; or the store of another.
 SPOKEN = {
+    "#   shoal crawl FILE.toml -o rows.jsonl",  # in a file that is written for a person
+    "shoal crawl SPIDER --cache ",
+    "how often `shoal submit` runs it",
+    "at which times `shoal submit` runs it",
+    "a site has no schedule of its own in one job: shoal submit ",
     "; see shoal crawl --help",
     "; see shoal add --help",
     "use `shoal crawl FILE.py --processes`",
