@@ -117,7 +117,9 @@ Store = Annotated[
 ]
 Input = Annotated[
     Path | None,
-    option("-i", "--input", value="FILE", text="File of URLs, one a line, or a table; - is stdin.", panel=PLACES),
+    option(
+        "-i", "--input", value="FILE", text="File of URLs, one a line, or a table; - is stdin.", panel=PLACES
+    ),
 ]
 Output = Annotated[
     list[str] | None,

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from shoal.admit.identity import host_key, origin, registrable_domain
 from shoal.admit.sending import resolve
 from shoal.errors import SpiderError
-from shoal.html.feed import Feed, NextPage
+from shoal.html.feed import Feed, FeedEntry, NextPage
 from shoal.html.feed_dates import read_date
 from shoal.html.link_header import linked
 from shoal.html.sitemap import Sitemap, SitemapEntry, sitemaps_in
@@ -82,6 +82,7 @@ async def feed(page: Page) -> AsyncIterator[Request]:
         if isinstance(entry, NextPage):
             following = following or entry.url
             continue
+        assert isinstance(entry, FeedEntry)
         part.read += 1
         if part.is_full:
             page.count("feed entries cut")
