@@ -83,6 +83,7 @@ async def feed(page: Page) -> AsyncIterator[Request]:
         if isinstance(entry, NextPage):
             following = following or entry.url
             continue
+        assert isinstance(entry, FeedEntry)
         part.read += 1
         if part.is_full:
             page.count("feed entries cut")
