@@ -14,7 +14,6 @@ import msgspec
 
 from shoal.errors import SpiderError
 from shoal.limits import TOML_FILE
-from shoal.settings import Settings
 from shoal.spider.declared.file_model import HandlerTable, SiteTable
 from shoal.spider.declared.merging import layers_of, merged_site
 from shoal.spider.declared.positions import Path, Place, Positions
@@ -149,10 +148,7 @@ def _place(path: FilePath, said: str, text: str) -> str:
 
 def is_settings(document: Mapping[str, Any]) -> bool:
     """Whether a file holds settings, and no spider."""
-    if _SPIDER_KEYS & document.keys():
-        return False
-    known = Settings.__struct_fields__
-    return not document or any(key in known for key in document)
+    return not _SPIDER_KEYS & document.keys()
 
 
 def handlers_of(table: SiteTable) -> dict[str, HandlerTable]:
