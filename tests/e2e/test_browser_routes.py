@@ -106,7 +106,7 @@ async def test_a_browser_learns_which_proxies_are_good(
         pass
     hosts = {name: HostProfile("scripted", pages=8, shells=1.0) for name in ("a", "b")}
     web = await stack.enter_async_context(ChaoticWeb(hosts))
-    wanted = [web.url(host, f"/p/{n}") for n in range(1, 8) for host in hosts]
+    wanted = [web.url(host, f"/p/{n}") for n in range(1, 5) for host in hosts]
     start = [Request(url, lane="browser") for url in (*wanted, web.url("a", "/missing"))]
     pool = [proxy.url for proxy in (good, other, dead, wrong)]
     # In turn, so that every one of them is met.
