@@ -11,7 +11,8 @@ from shoal.html.page_links import join
 
 _LONGEST = 64 * 1024  # characters that are read
 _MOST = 1_000  # links
-_TARGET = re.compile(r"[\s,]*+<([^<>]*+)>")
+_TARGET = re.compile(r"<([^<>]*+)>")
+_BETWEEN = re.compile(r"[\s,]*+")
 _PARAMETER = re.compile(
     r"""\s*+;\s*+(?:([^\s=;,"<>]++)\s*+(?:=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s;,"<>]*+)))?+)?+"""
 )
@@ -53,13 +54,13 @@ def linked(headers: Mapping[str, str], base: str, rel: str) -> list[str]:
 
 def _parsed(value: str) -> Iterator[tuple[str, dict[str, str]]]:
     at = 0
-    while at < len(value):
+    while (between := _BETWEEN.match(value, at)) is not None and (at := between.end()) < len(value):
         target = _TARGET.match(value, at)
         if target is None:  # junk, up to the next comma that may begin a link
-            found = value.find(",", at)
+            found = value.find(",", at + 1)
             if found < 0:
                 return
-            at = found + 1
+            at = found
             continue
         at, parameters = target.end(), dict[str, str]()
         while (found_one := _PARAMETER.match(value, at)) is not None:

@@ -45,7 +45,7 @@ def from_structured(found: Structured, kinds: Collection[str] | None = None) -> 
             built = [build(nodes, kind, node, syntax) for kind, node in _some(nodes, wanted)]
             sources.append([record for record in built if record is not None])
     result = merged(sources)
-    mains = main_records(result, found.url, lambda: found.headings)
+    mains = main_records(result, found.own_urls, lambda: found.headings)
     for kind in KINDS:
         several = kind not in mains and any(record["type"] == kind for record in result)
         if (kinds is None or kind in kinds) and not several:

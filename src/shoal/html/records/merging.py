@@ -27,34 +27,43 @@ def merged(sources: list[list[Record]]) -> list[Record]:
     return result
 
 
-def main_records(records: list[Record], url: str, headings: Callable[[], list[str]]) -> dict[str, Record]:
+def main_records(
+    records: list[Record], own_urls: Callable[[], list[str]], headings: Callable[[], list[str]]
+) -> dict[str, Record]:
     """What the page is about, not what it recommends: of every kind the only one, or the one with its address, or else
-    with its heading for a name. Without such a one, the kind is missing."""
+    with its heading for a name, or else the one without an address. Without such a one, the kind is missing."""
     by_kind: dict[str, list[Record]] = {}
     for record in records:
         by_kind.setdefault(record["type"], []).append(record)
     mains = {kind: some[0] for kind, some in by_kind.items() if len(some) == 1}
     if len(mains) == len(by_kind):
         return mains
-    here, texts = _folded(url.partition("#")[0]), [_folded(text) for text in headings()]
+    own, texts = {_address(url) for url in own_urls()}, [_folded(text) for text in headings()]
     for kind, some in by_kind.items():
-        ranks = [_rank(record, here, texts) for record in some]
+        ranks = [_rank(record, own, texts) for record in some]
         best = min(ranks)
         if best < _ANY and ranks.count(best) == 1:
             mains[kind] = some[ranks.index(best)]
     return mains
 
 
-_ANY = 3
+_ANY = 4
 
 
-def _rank(record: Record, here: str, texts: list[str]) -> int:
-    if record.get("url") and _folded(record["url"].partition("#")[0]) == here:
+def _rank(record: Record, own: set[str], texts: list[str]) -> int:
+    url = record.get("url")
+    if url and _address(url) in own:
         return 0
     name = _folded(record.get("name") or record.get("headline") or record.get("title") or "")
-    if not name:
-        return _ANY
-    return 1 if name in texts else 2 if any(name in text for text in texts) else _ANY
+    if name in texts:
+        return 1
+    if name and any(name in text for text in texts):
+        return 2
+    return _ANY if url else 3
+
+
+def _address(url: str) -> str:
+    return _folded(url.partition("#")[0]).rstrip("/")
 
 
 class _Index:

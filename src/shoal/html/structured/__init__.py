@@ -8,10 +8,11 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
+from shoal.html.page_facts import declared_canonical
 from shoal.html.page_links import join
 from shoal.html.structured import microdata, rdfa
 from shoal.html.structured.jsonld import objects_in
-from shoal.html.structured.metadata import Metadata
+from shoal.html.structured.metadata import Metadata, first
 from shoal.html.visible_text import readable_text
 
 
@@ -58,6 +59,11 @@ class Structured:
         """The first headings and the title, as they can be read."""
         nodes = [*self._tree.tags("h1")[:3], *self._tree.tags("title")[:1]]
         return [text for node in nodes if (text := readable_text(node)[:500])]
+
+    def own_urls(self) -> list[str]:
+        """What the page is called: where it is, its canonical link, and its OpenGraph URL."""
+        said = [declared_canonical(self._tree, self.base), first(self.metadata.opengraph, "og:url")]
+        return [self.url, *(url for one in said if one and (url := self.absolute(one)) is not None)]
 
     def absolute(self, target: str) -> str | None:
         target = target.strip()
