@@ -270,7 +270,7 @@ EXITS = [
     ("fetch {site}fine/1 --no-robots", 0), ("fetch {site}missing/1 --no-robots", 1), ("fetch ftp://a/", 2),
     ("init a-project", 0), ("init --spider two/words {site}", 2),
     ("try lost.py {site}fine/1 --no-cache", 1), ("try nowhere.py", 2), ("try lost.py {site}fine/1 --offline", 1),
-    ("keep {site}fine/1 kept", 0), ("keep ftp://a/", 2),
+    ("keep {site}fine/1 kept", 0), ("keep ftp://a/", 2), ("guess {site}fine/1 --no-robots", 1), ("guess ftp://a/", 2),
     ("shell {site}fine/1 -c page", 0), ("shell ftp://a/", 2),
     ("check lost.py", 0), ("check nowhere.py", 2),
     ("doctor ftp://a/", 2),

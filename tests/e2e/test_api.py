@@ -57,7 +57,7 @@ def paths(results: Results) -> list[str]:
 
 
 def test_the_public_names() -> None:
-    names = ["Additions", "Drop", "FetchFailed", "JobSummary", "LoginFailed", "LoginSession"]
+    names = ["Additions", "Drop", "Feed", "FetchFailed", "JobSummary", "LoginFailed", "LoginSession"]
     names += [
         "OutgoingRequest",
         "Page",
@@ -67,7 +67,9 @@ def test_the_public_names() -> None:
         "Retry",
         "Secret",
         "ShoalError",
+        "Sitemap",
         "Spider",
+        "Table",
         "__version__",
         "add",
         "crawl",

@@ -300,7 +300,7 @@ def test_a_password_is_not_repeated(cli: Cli) -> None:
 
 
 def test_a_bug_says_that_it_is_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr("shoal.cli.targets.read_targets", broken)
@@ -311,7 +311,7 @@ def test_a_bug_says_that_it_is_one(cli: Cli, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_interrupt_is_not_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("shoal.cli.targets.read_targets", interrupted)

@@ -49,7 +49,7 @@ def test_items_of_every_kind_become_one_line() -> None:
 
 @pytest.mark.parametrize("value", [object(), "\ud800", [print]])
 def test_an_item_that_is_not_json_names_the_field_and_its_type(value: object) -> None:
-    with pytest.raises(ItemRejected, match=rf"not JSON: field 'b' is a {type(value).__name__}"):
+    with pytest.raises(ItemRejected, match=rf"not JSON: field 'b' is of type {type(value).__name__}"):
         encode_row({"a": 1, "b": value}, PLAIN)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec.structs import replace
 
-from shoal.admit.sending import typed_url, unwrapped
 from shoal.cli.options import PLACES, option
 from shoal.errors import UsageError
-from shoal.spider.loading import SpiderSource
-from shoal.spider.start_sources import LAST, Sitemap
+
+if TYPE_CHECKING:
+    from shoal.spider.loading import SpiderSource
 
 Sitemaps = Annotated[
     list[str] | None,
@@ -47,11 +47,15 @@ def listed_words(sitemaps: Sequence[str] | None, feeds: Sequence[str] | None) ->
 
 
 def _url(word: str) -> str:
+    from shoal.admit.sending import typed_url, unwrapped
+
     return typed_url(unwrapped(word))
 
 
 def with_since(source: SpiderSource, since: str | None) -> SpiderSource:
     """Checked here, before anything is begun."""
+    from shoal.spider.start_sources import LAST, Sitemap
+
     if since is None:
         return source
     if since != LAST:

