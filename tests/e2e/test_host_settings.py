@@ -166,8 +166,8 @@ def test_timeouts(crawl: Crawl) -> None:
     web = crawl.web
     assert crawl.dead[web.url("impatient")] == "timeout"
     (hit,) = [hit for hit in crawl.hits if hit.host == "impatient"]
-    # No longer than its page would have taken, or that would have come.
-    assert hit.ended - hit.started > 0.2
+    # No longer than its page would have taken, or that would have come; the server may have read it late.
+    assert hit.ended - hit.started > 0.2 - crawl.late
     assert web.url("patient") in crawl.rows
 
 

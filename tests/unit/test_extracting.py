@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,6 +160,18 @@ async def test_a_page_that_takes_too_long_costs_its_process_and_nothing_else(
         await page(f"<p>{SENTENCE}</p>" * 30_000).main_text()
     assert SENTENCE.strip() in await page().main_text()
     assert repr(mine) != first  # another one
+    mine.close()
+
+
+async def test_a_trafilatura_that_cannot_be_imported_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "trafilatura.py").write_text("raise ImportError('half of it is missing')")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    mine = text_process.TextProcess()
+    monkeypatch.setattr(text_process, "_PROCESS", mine)
+    with pytest.raises(SpiderError, match="trafilatura does not work here"):
+        await page().main_text()
     mine.close()
 
 

@@ -55,7 +55,11 @@ class TextProcess:
             except OSError:
                 data = None
             if data is None:
-                self._end()
+                code = self._end()
+                if code > 0:  # it was not ended by the system
+                    return Answer(
+                        error="trafilatura does not work here: python -c 'import trafilatura' says why"
+                    )
                 return Answer(error=f"it took more than {self._seconds:g} s of CPU, or too much memory")
             return msgspec.msgpack.decode(data, type=Answer)
 
@@ -79,10 +83,11 @@ class TextProcess:
             if self._owner == os.getpid():
                 self._end()
 
-    def _end(self) -> None:
+    def _end(self) -> int:
+        """Returns how it ended; negative: by a signal."""
         process, self._process = self._process, None
         if process is None:
-            return
+            return 0
         atexit.unregister(self.close)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -96,6 +101,7 @@ class TextProcess:
             process.kill()
             process.wait()
         process.stdout.close()
+        return process.returncode
 
 
 _PROCESS = TextProcess()
