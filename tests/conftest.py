@@ -40,9 +40,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """What is there now stays until the end. The collector need not look at it again: with thousands of tests, each
     full collection would take a fifth of a second."""
+    _seed_once()
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@hypothesis.given(hypothesis.strategies.none())
+def _seed_once(_: None) -> None:
+    """Hypothesis asks the collector who refers to its random numbers, when it first needs them. What is frozen does not
+    count, and it would warn."""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -66,7 +66,10 @@ async def test_no_login_page_is_taken_for_a_page_that_a_handler_asked_for(wall: 
 async def test_no_login_page_is_kept_as_a_file() -> None:
     spec = ShopSpec(40, file_bytes=3_000, session_pages=7, sold_out=0, private_files=True)
     async with Shop(spec) as shop:
-        spider = members(shop)
+        # Those that show the login in their place: a session ends at one of them in every run.
+        listed = [number for number in shop.catalogue.listed()[:20] if number % 2 == 0]
+        wanted = [shop.catalogue.product(number) for number in listed]
+        spider = members(shop, ", ".join(f"li[data-sku={product.sku}] a" for product in wanted))
 
         @spider.handler(files=["files"])
         def product(page: Page):
@@ -74,9 +77,8 @@ async def test_no_login_page_is_kept_as_a_file() -> None:
 
         results = await shoal.crawl(spider, max_attempts=2, depth=1, output="rows.jsonl")
         rows = read_rows()
-        listed = [shop.catalogue.product(number) for number in shop.catalogue.listed()[:20]]
         found = {row["sku"]: [file["sha256"] for file in row["files"]] for row in rows}
-        assert found == {product.sku: [file.sha256 for file in product.files] for product in listed}
+        assert found == {product.sku: [file.sha256 for file in product.files] for product in wanted}
         assert results.view.job.counters.dead == 0
         assert shop.log().count()["login wall"] > 0
 

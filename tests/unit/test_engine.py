@@ -776,7 +776,10 @@ async def test_it_tells_how_long_finished_pages_wait_for_the_store() -> None:
         ) -> Settled:
             now = asyncio.get_running_loop().time()
             await asyncio.sleep(0.05)
-            waits.append((engine.load().unsettled_for, asyncio.get_running_loop().time() - now))
+            took = (
+                asyncio.get_running_loop().time() - now
+            )  # before the other, so that a pause in between adds to that
+            waits.append((engine.load().unsettled_for, took))
             return await super().settle(batch, journal, epoch=epoch)
 
     async def takes_a_while(lease: Lease) -> Settlement:
