@@ -7,6 +7,7 @@ import pytest
 
 from shoal.frontier.codec import RARE, rare_fields, restored
 from shoal.model import Failure, FetchOptions, ItemNote, Task
+from shoal.model.page_record import KeptRow, PageRecord
 
 # What queues, lists and columns say about a task, and what every task has.
 ELSEWHERE = {"id", "job", "host", "lane", "priority", "attempt"}
@@ -20,7 +21,14 @@ RARELY = {
     "pool": "residential",
     "meta": {"a": "s"},
     "options": FetchOptions(
-        session="s", timeout=2.5, max_body=7, wait_for="load", proxy="home", referer="/list", country="de"
+        session="s",
+        timeout=2.5,
+        max_body=7,
+        wait_for="load",
+        proxy="home",
+        referer="/list",
+        country="de",
+        revisit="1h",
     ),
     "hops": ("http://a.test/",),
     "renewed": 1,
@@ -29,6 +37,9 @@ RARELY = {
     "history": (Failure("timeout", attempt=1),),
     "typed": True,
     "item": ItemNote("product", at=1.5, is_json=False, hooked=True, handler="page"),
+    "record": PageRecord(
+        2, 3.5, etag="a", body=b"x", rows=(KeptRow("a", "b", b"c", b"d"),), rate=b"r", gone=1
+    ),
 }
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from shoal.errors import StoreError
 from shoal.model import USUAL_FETCH, Failure, FetchOptions, ItemNote, Task
+from shoal.model.page_record import PageRecord
 from shoal.text import UNREADABLE
 
 P = ParamSpec("P")
@@ -19,7 +20,7 @@ T = TypeVar("T")
 # A store loses a field that is missing here. A test compares this list with the task's own fields.
 RARE = (
     *("max_attempts", "method", "headers", "body", "pool", "meta", "hops", "renewed", "cookies", "trail"),
-    *("history", "typed", "options", "item"),
+    *("history", "typed", "options", "item", "record"),
 )
 _DEFAULTS = {name: getattr(Task(""), name) for name in RARE}
 
@@ -42,6 +43,7 @@ def rare_fields(task: Task) -> dict[str, Any] | None:
         or task.typed
         or task.options != USUAL_FETCH
         or task.item is not None
+        or task.record is not None
     ):
         return {name: value for name in RARE if (value := getattr(task, name)) != _DEFAULTS[name]}
     return None
@@ -57,6 +59,8 @@ def restored(rare: dict[str, Any] | None) -> dict[str, Any]:
     rare["options"] = msgspec.convert(rare.get("options", {}), FetchOptions)
     if "item" in rare:
         rare["item"] = msgspec.convert(rare["item"], ItemNote)
+    if "record" in rare:
+        rare["record"] = msgspec.convert(rare["record"], PageRecord)
     rare["history"] = msgspec.convert(rare.get("history", ()), tuple[Failure, ...])
     return rare
 

@@ -69,6 +69,7 @@ class Counters(Struct, frozen=True):
     items: int = 0  # rows written
     links_cut: int = 0  # links that were not taken, because a page had more than max_links
     rejected: int = 0  # items that are kept among the dead letters; no tasks, unless they are replayed
+    waiting: int = 0  # of the delayed ones: those that wait for their next visit
 
     @property
     def open(self) -> int:

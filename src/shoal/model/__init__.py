@@ -23,6 +23,7 @@ from msgspec.structs import astuple, force_setattr, replace
 
 from shoal.errors import SpiderError
 from shoal.limits import HISTORY, REQUEST_NUMBER
+from shoal.model.page_record import PageRecord
 from shoal.model.proxy_address import HOW, check_asked
 from shoal.text import without_secrets
 
@@ -95,6 +96,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     wait_for: str | None = None  # in a browser: when it is complete; None: as its handler says
     proxy: str | None = None  # the proxy it goes through: an address, or a name of the setting proxies
     country: str | None = None  # that its proxy is to be in; None: as its handler says
+    revisit: str | None = None  # when it is visited again: "1h", "auto", "never"; None: as its handler says
 
     def __post_init__(self) -> None:
         """A value of another type is told here, where the line that gave it is known, and not by the store."""
@@ -248,6 +250,7 @@ _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "wait_for": ((str, NoneType), "a text (str)"),
     "proxy": ((str, NoneType), "an address such as http://host:port, or a name"),
     "country": ((str, NoneType), "a text (str)"),
+    "revisit": ((str, NoneType), "a time such as 1h, auto, or never"),
 }
 
 
@@ -274,6 +277,7 @@ class FetchOptions(Struct, frozen=True, omit_defaults=True):
     timeout: float | None = None
     max_body: int | None = None
     wait_for: str | None = None
+    revisit: str | None = None  # when the page is visited again
     proxy: str | None = None  # it may have a password
     referer: str | None = None  # the header, as `admit/referrer.py` stores it
     country: str | None = None
@@ -349,6 +353,7 @@ class Task(Struct, frozen=True, omit_defaults=True):
     history: tuple[Failure, ...] = ()  # earlier attempts that failed
     typed: bool = False  # a person wrote this URL: its host's address may be a private one
     item: ItemNote | None = None  # it is an item of that page, and `body` is the item: nothing is fetched
+    record: PageRecord | None = None  # of earlier visits, if the page is visited again and again
 
     @property
     def session(self) -> str | None:
@@ -455,12 +460,28 @@ class Moved(Struct, frozen=True, tag="moved"):
 
     def returns_to(self, task: Task) -> bool:
         """Whether the redirect leads back to a page that the task has visited, as with a cookie wall, or a server that
-        insists on its own spelling. Such a target is not a duplicate, though seen."""
+        insists on its own spelling. Such a target is not a duplicate, though seen. Nor is one of a page that is
+        visited again and again, and leads elsewhere each time."""
         to = self.to
+        if to.record is not None and to.record.start:
+            return True
         return to.fingerprint in task.pages or to.url == task.url or to.url in task.hops
 
 
-Verdict: TypeAlias = Done | Retry | Dead | Moved
+class Revisit(Struct, frozen=True, tag="revisit"):
+    """The visit is over, and the page is visited again `after` seconds from now, with a fresh set of attempts."""
+
+    after: float
+    record: PageRecord
+
+    def task(self, task: Task) -> Task:
+        """The task for the next visit. It begins where the last one ended, unless its record says otherwise."""
+        return replace(
+            task, attempt=0, history=(), hops=(), renewed=0, cookies=(), trail=(), record=self.record
+        )
+
+
+Verdict: TypeAlias = Done | Revisit | Retry | Dead | Moved
 
 
 ARCHIVE = "_archive"  # the table of rows that are records of the archive

@@ -47,7 +47,7 @@ from shoal.frontier.verdicts import (
     redirected,
     rejection,
 )
-from shoal.model import Dead, Done, Lease, Moved, Retry, Row, Settlement, Task
+from shoal.model import Dead, Done, Lease, Moved, Retry, Revisit, Row, Settlement, Task
 from shoal.valve import FOREVER
 
 # What does not go back with the store: no token and no id is ever given twice.
@@ -260,6 +260,7 @@ class MemoryQueue:
     def _promote(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             task = heapq.heappop(self._delayed)[2]
+            self._jobs[task.job].waiting.discard(task.id)
             self._enqueue(self._jobs[task.job], task)
 
     async def settle(
@@ -321,6 +322,8 @@ class MemoryQueue:
                 job.count["admitted"] -= 1
             case Done():
                 job.count["done"] += 1
+            case Revisit(after) as revisit:
+                self._delay(job, revisit.task(task), after, waits=True)
             case Moved(to) as moved:
                 if own_mark(to) in job.seen and not moved.returns_to(task):
                     job.count.update(merged=1, duplicates=1)  # that page has its own task
@@ -340,8 +343,14 @@ class MemoryQueue:
             self._bury(job, task, verdict)
             return 1
         job.count["retried"] += verdict.counts
-        heapq.heappush(self._delayed, (self._time.now() + verdict.after, task.id, verdict.task(task)))
+        self._delay(job, verdict.task(task), verdict.after)
         return 0
+
+    def _delay(self, job: JobRecord, task: Task, after: float, *, waits: bool = False) -> None:
+        """`waits`: for its next visit, and not for a retry."""
+        heapq.heappush(self._delayed, (self._time.now() + after, task.id, task))
+        if waits:
+            job.waiting.add(task.id)
 
     def _bury(self, job: JobRecord, task: Task, dead: Dead) -> None:
         job.count["dead"] += 1
@@ -459,6 +468,7 @@ class MemoryQueue:
             items=count["items"],
             links_cut=count["links_cut"],
             rejected=count["rejected"],
+            waiting=len(job.waiting),
         )
         sources = dict(job.sources)
         return Job(

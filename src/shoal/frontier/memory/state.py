@@ -70,6 +70,7 @@ class JobRecord:
     journals: dict[str, int] = field(default_factory=dict)
     count: Counter[str] = field(default_factory=Counter)
     own: dict[str, int] = field(default_factory=dict)  # the spider's own counters
+    waiting: set[int] = field(default_factory=set)  # tasks that wait for their next visit
 
     def open_source(self, name: str, *, again: bool) -> None:
         known = self.sources.get(name)

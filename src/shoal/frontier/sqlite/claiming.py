@@ -211,15 +211,15 @@ def hold_back(session: Session, hosts: Iterable[str], seconds: float) -> None:
 
 
 def promote(session: Session, now: float) -> None:
-    """Puts due retries back into their queues, at the place of their rank and age."""
+    """Puts due retries and revisits back into their queues, at the place of their rank and age."""
     rows = session.all(
-        "SELECT queue, rank, id, attempt, body, due FROM delayed WHERE due <= ? ORDER BY due, id LIMIT 1000",
+        "SELECT queue, rank, id, attempt, body, due, revisit FROM delayed WHERE due <= ? ORDER BY due, id LIMIT 1000",
         (now,),
     )
-    for queue_id, rank, id, attempt, body, due in rows:
+    for queue_id, rank, id, attempt, body, due, revisit in rows:
         session.db.execute("DELETE FROM delayed WHERE due = ? AND id = ?", (due, id))
         put_back(session, [(queue_id, rank, id, attempt, body)])
-        session.count(session.queue_info(queue_id).job_id, delayed=-1)
+        session.count(session.queue_info(queue_id).job_id, delayed=-1, waiting=-revisit)
 
 
 def next_due(session: Session, open_lanes: Iterable[tuple[int, str]], now: float) -> float:

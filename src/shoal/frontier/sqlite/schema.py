@@ -23,7 +23,7 @@ from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import living, workers_folder
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 7
+VERSION = 8
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -37,7 +37,8 @@ CREATE TABLE job(
   leased INTEGER NOT NULL DEFAULT 0, done INTEGER NOT NULL DEFAULT 0, dead INTEGER NOT NULL DEFAULT 0,
   retried INTEGER NOT NULL DEFAULT 0, duplicates INTEGER NOT NULL DEFAULT 0,
   over_budget INTEGER NOT NULL DEFAULT 0, stale INTEGER NOT NULL DEFAULT 0, items INTEGER NOT NULL DEFAULT 0,
-  merged INTEGER NOT NULL DEFAULT 0, links_cut INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0);
+  merged INTEGER NOT NULL DEFAULT 0, links_cut INTEGER NOT NULL DEFAULT 0, rejected INTEGER NOT NULL DEFAULT 0,
+  waiting INTEGER NOT NULL DEFAULT 0);
 
 -- Where a job's start URLs come from, and how far each was read.
 CREATE TABLE source(
@@ -88,7 +89,8 @@ CREATE TABLE task(
   PRIMARY KEY(queue, rank, id)) WITHOUT ROWID;
 CREATE TABLE delayed(
   due REAL, id INTEGER, queue INTEGER NOT NULL, rank INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL,
-  PRIMARY KEY(due, id)) WITHOUT ROWID;
+  revisit INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(due, id)) WITHOUT ROWID;
+CREATE INDEX delayed_queue ON delayed(queue);
 CREATE TABLE lease(
   token INTEGER PRIMARY KEY, worker TEXT NOT NULL, since REAL NOT NULL, deadline REAL NOT NULL,
   queue INTEGER NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL);
@@ -136,6 +138,11 @@ CREATE INDEX dead_job ON dead(job, at, id, kind, host);
 ALTER TABLE job ADD COLUMN rejected INTEGER NOT NULL DEFAULT 0;
 CREATE TABLE counter(
   job INTEGER, name TEXT, count INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;
+""",
+    7: """
+ALTER TABLE job ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE delayed ADD COLUMN revisit INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX delayed_queue ON delayed(queue);
 """,
 }
 

@@ -25,7 +25,7 @@ from shoal.frontier.verdicts import (
     rejection,
     verdict_on,
 )
-from shoal.model import Dead, DeadLetter, Done, Lease, Moved, Retry, Row, Settlement, Snapshot, Task
+from shoal.model import Dead, DeadLetter, Done, Lease, Moved, Retry, Revisit, Row, Settlement, Snapshot, Task
 
 _FLIGHTS = """
 SELECT l.token, l.worker, l.since, l.deadline, l.queue, l.rank, l.id, l.attempt, l.body
@@ -88,6 +88,9 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
             session.count(job_id, admitted=-1)
         case Done():
             session.count(job_id, done=1)
+        case Revisit(after) as revisit:
+            _put_off(session, queue_id, revisit.task(task), after, revisit=True)
+            session.count(job_id, delayed=1, waiting=1)
         case Moved() as moved:
             _move(session, job_id, task, moved)
         case Dead() as dead:
@@ -104,12 +107,16 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
 def _delay(session: Session, job_id: int, queue_id: int, task: Task, retry: Retry) -> None:
     if retry.lane is not None:
         queue_id = session.queue_id(job_id, retry.lane, session.queue_info(queue_id).host_id)
-    task = retry.task(task)
-    session.db.execute(
-        "INSERT INTO delayed(due, id, queue, rank, attempt, body) VALUES (?, ?, ?, ?, ?, ?)",
-        (session.now() + retry.after, task.id, queue_id, -task.priority, task.attempt, _body(task)),
-    )
+    _put_off(session, queue_id, retry.task(task), retry.after, revisit=False)
     session.count(job_id, delayed=1, retried=int(retry.counts))
+
+
+def _put_off(session: Session, queue_id: int, task: Task, after: float, *, revisit: bool) -> None:
+    due = session.now() + after
+    session.db.execute(
+        "INSERT INTO delayed(due, id, queue, rank, attempt, body, revisit) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (due, task.id, queue_id, -task.priority, task.attempt, _body(task), revisit),
+    )
 
 
 def _body(task: Task) -> bytes:

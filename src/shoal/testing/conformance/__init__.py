@@ -23,6 +23,7 @@ from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
 from shoal.testing.conformance.rejecting import Rejecting
 from shoal.testing.conformance.reserving import Reserving
+from shoal.testing.conformance.revisiting import Revisiting
 from shoal.testing.conformance.settling import Settling
 from shoal.testing.conformance.valves import Valves
 
@@ -33,6 +34,7 @@ class FrontierConformance(
     Reserving,
     Domains,
     Settling,
+    Revisiting,
     Counting,
     Rejecting,
     Leases,

@@ -1,0 +1,121 @@
+"""Pages that are visited again and again: a visit ends, and the task waits for the next one."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from shoal.frontier.protocol import Frontier
+from shoal.frontier.values import DeadFilter
+from shoal.model import Dead, Done, Moved, Retry, Revisit
+from shoal.model.page_record import KeptRow, PageRecord
+from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, start_job
+from shoal.testing.manual_clock import ManualClock
+
+_RECORD = PageRecord(
+    visits=1,
+    checked_at=1.5,
+    interval=60.0,
+    etag='"a"',
+    modified="Wed, 18 Nov 2026 03:00:00 GMT",
+    body=b"12345678",
+    rows=(KeptRow("product", "7", b"digest", b"\x00data"),),
+    rate=b"\xff\x00",
+)
+
+
+class Revisiting:
+    async def test_a_visited_page_waits_for_its_next_visit(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await start_job(frontier, [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Retry(1.0, FAILED))
+        clock.advance(2)
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Revisit(60.0, _RECORD), make_task("http://a.test/next"))
+        job = await counted(frontier)
+        counters = job.counters
+        assert (counters.waiting, counters.delayed, counters.done, counters.pending) == (1, 1, 0, 1)
+        [other] = (await claim(frontier)).leases
+        await settle(frontier, other)
+        early = await claim(frontier)
+        assert early.leases == []
+        assert abs(early.next_due - 60) < 0.01
+        clock.advance(60.01)
+        [again] = (await claim(frontier)).leases
+        assert (again.task.attempt, again.task.history) == (1, ())
+        assert (again.task.id, again.task.record) == (lease.task.id, _RECORD)
+        counters = (await counted(frontier)).counters
+        assert (counters.waiting, counters.delayed, counters.leased) == (0, 0, 1)
+
+    async def test_a_job_with_a_page_that_waits_does_not_end(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await start_job(frontier, [make_task("http://a.test/")])
+        for _ in range(3):
+            [lease] = (await claim(frontier)).leases
+            await settle(frontier, lease, Revisit(10.0, _RECORD))
+            assert not await frontier.finish("job")
+            clock.advance(11)
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Done())
+        job = await counted(frontier)
+        assert (job.counters.waiting, job.counters.done, job.exhausted) == (0, 1, job.fed_all)
+
+    async def test_a_failed_visit_keeps_the_record(self, frontier: Frontier, clock: ManualClock) -> None:
+        await start_job(frontier, [make_task("http://a.test/")], max_attempts=2)
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Revisit(10.0, _RECORD))
+        clock.advance(11)
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Retry(5.0, FAILED))
+        counters = (await counted(frontier)).counters
+        assert (counters.waiting, counters.delayed) == (0, 1), "it waits for a retry"
+        clock.advance(6)
+        [lease] = (await claim(frontier)).leases
+        assert (lease.task.attempt, lease.task.record) == (2, _RECORD)
+        await settle(frontier, lease, Revisit(10.0, _RECORD))
+        assert (await counted(frontier)).counters.dead == 0
+
+    async def test_a_replayed_page_has_its_record(self, frontier: Frontier, clock: ManualClock) -> None:
+        await start_job(frontier, [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Revisit(10.0, _RECORD))
+        clock.advance(11)
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Dead(FAILED))
+        assert await frontier.replay(DeadFilter("job")) == 1
+        [lease] = (await claim(frontier)).leases
+        assert lease.task.record == _RECORD
+
+    async def test_a_page_that_leads_elsewhere_each_time_is_not_merged(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """/latest redirects to a page that has a task of its own: it is still asked for again."""
+        await start_job(frontier, [make_task("http://a.test/latest"), make_task("http://a.test/today")])
+        leases = (await claim(frontier)).leases
+        latest, today = sorted(leases, key=lambda lease: lease.task.url)
+        await settle(frontier, today)
+        begins = replace(_RECORD, start="http://a.test/latest")
+        await settle(frontier, latest, Moved(make_task("http://a.test/today", record=begins)))
+        [there] = (await claim(frontier)).leases
+        await settle(frontier, there, Revisit(10.0, begins))
+        clock.advance(11)
+        [again] = (await claim(frontier)).leases
+        await settle(frontier, again, Moved(make_task("http://a.test/latest", record=begins)))
+        [lease] = (await claim(frontier)).leases
+        assert (lease.task.url, lease.task.id) == ("http://a.test/latest", latest.task.id)
+        counters = (await counted(frontier)).counters
+        assert (counters.merged, counters.leased, counters.done) == (0, 1, 1)
+
+    async def test_a_dropped_job_leaves_no_page_that_waits(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await start_job(frontier, [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Revisit(10.0, _RECORD))
+        await frontier.drop_job("job")
+        await start_job(frontier, [])
+        clock.advance(11)
+        assert (await claim(frontier)).leases == []
+        assert (await counted(frontier)).counters.waiting == 0
