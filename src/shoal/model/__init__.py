@@ -515,6 +515,7 @@ class Settlement(Struct, frozen=True):
         False  # nothing was sent for the page: its host gets the turn back, unless others went since
     )
     archived: tuple[Row, ...] = ()  # records for the journal, after the rows; not counted
+    held: str = ""  # why what the page yields is not written: it looks broken. For the engine only
     # -- of the page that was handled, for people to look at
     status: int = 0
     elapsed: float = 0.0  # seconds that its request took

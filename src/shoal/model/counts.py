@@ -18,6 +18,14 @@ NOT_ARCHIVED = "not archived (noarchive)"  # pages that ask for it
 DROPPED = "dropped: "  # + reason: items that a hook dropped
 PAGES_DROPPED = "pages dropped: "  # + reason: pages whose handler raised Drop
 COST = "cost: "  # + pool: what requests through it have cost, in millionths
+# -- of pages that are visited again and again
+VISITS = "visits"
+UNCHANGED = "visits: unchanged"  # nothing new: 304, the same body, or the same items
+CHANGED = "visits: changed"
+GONE = "visits: gone"  # 404 or 410 twice: the page is not visited any more
+MISSED = "visits: missed"  # it failed, and is tried again at its next visit
+HELD = "visits: held back"  # what it yields looks broken, so the rows from before stay
+VISIT_COUNTS = (VISITS, UNCHANGED, CHANGED, GONE, MISSED, HELD)
 MILLION = 1_000_000
 _PREFIXES = (DROPPED, PAGES_DROPPED, COST)
 
@@ -49,7 +57,7 @@ def check_count(name: object, number: object) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    return name in (OTHER, REJECTED, CACHED, NOT_ARCHIVED) or name.startswith(_PREFIXES)
+    return name in (OTHER, REJECTED, CACHED, NOT_ARCHIVED, *VISIT_COUNTS) or name.startswith(_PREFIXES)
 
 
 def with_reason(prefix: str, reason: str) -> str:
