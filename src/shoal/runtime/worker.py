@@ -296,7 +296,7 @@ class FleetWorker(Worker):
 
 def backlog_of(job: Job) -> Backlog:
     c = job.counters
-    ended = c.done + c.dead + c.merged
+    ended = c.done + c.dead + c.merged + c.waiting
     return Backlog(job.spec.name, c.pending, max(0, c.admitted - job.fed), ended, feeding=not job.fed_all)
 
 
