@@ -91,6 +91,19 @@ Processes = Annotated[
 MaxPages = Annotated[int | None, option("--max-pages", value="N", text="Stop after N pages.", panel=REACH)]
 Depth = Annotated[int | None, option("--depth", value="N", text="Follow links N deep.", panel=REACH)]
 
+Revisit = Annotated[
+    str | None,
+    option(
+        "--revisit",
+        value="TIME",
+        text="Visit pages again: 1h, or auto (as often as they change), auto 10m-7d.",
+        panel=REACH,
+    ),
+]
+Once = Annotated[
+    bool, switch("--once", text="End when no page is due; the same command later goes on.", panel=REACH)
+]
+
 # -- manners
 NoRobots = Annotated[bool, switch("--no-robots", text="Do not ask robots.txt.", panel=MANNERS)]
 AllowNetwork = Annotated[

@@ -230,7 +230,7 @@ class Pipeline:
             if judgement.kind == "redirect":
                 followed = self._follow(lease, outcome, kept=visit.keeps(fetched.request))
                 return followed if self._logins is None else unmerged(followed)
-            unchanged = await self._revisits.unchanged(lease, outcome, at, host)
+            unchanged = self._revisits.unchanged(lease, outcome, at, host)
             if unchanged is not None:
                 return replace(unchanged, status=outcome.status, elapsed=outcome.elapsed)
             settlement = await self._handling.handle(lease, outcome, host, at, record)

@@ -168,24 +168,22 @@ class Revisiting:
 
     # -- after the fetch
 
-    async def unchanged(
-        self, lease: Lease, response: Response, at: float, host: HostView
-    ) -> Settlement | None:
+    def unchanged(self, lease: Lease, response: Response, at: float, host: HostView) -> Settlement | None:
         """The settlement of a page that is as it was; None: its handler has to look at it."""
         task, record = lease.task, lease.task.record
         pace = self.pace_for(task)
         if record is None or not record.visits or pace is None:
             return None
         if response.status == 304:
-            self._validators.kept(task.host)
-            record = replace(record, **_validators_in(response, record.etag, record.modified))
+            named = _validators_in(response, record.etag, record.modified)
+            record = replace(record, useless=0, etag=named["etag"], modified=named["modified"])
         else:
             same = record.body == _digest(response.body) and not self._must_be_read(task, record)
             if not same or not 200 <= response.status < 300:
                 return None
-            sent = _validators_in(response)
-            await self._validators.same_body(task.host, record, sent["etag"])
-            record = replace(record, **sent)
+            named = _validators_in(response)
+            useless = self._validators.same_body(task.host, record, named["etag"])
+            record = replace(record, useless=useless, etag=named["etag"], modified=named["modified"])
         return self._again(Settlement(lease, Done()), record, pace, at, host, changed=False)
 
     async def visited(
@@ -203,9 +201,9 @@ class Revisiting:
         changed = compared.changed
         if not settlement.rows and not before.rows:
             changed = before.links != settlement.links
-        sent = _validators_in(response)
+        named = _validators_in(response)
         if before.visits and changed:
-            await self._validators.changed(task.host, before, sent)
+            await self._validators.changed(task.host, before, named)
         record = replace(
             before,
             handled_at=at,
@@ -214,7 +212,8 @@ class Revisiting:
             code=self._code(task),
             rows=compared.kept,
             start=before.start if task.hops else "",
-            **sent,
+            etag=named["etag"],
+            modified=named["modified"],
         )
         news = compared.changes if task.record is not None and self._wants_changes else ()
         found = settlement.found

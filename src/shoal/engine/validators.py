@@ -1,4 +1,4 @@
-"""Whether a host's ETag and Last-Modified can be trusted.
+"""Whether ETag and Last-Modified can be trusted.
 
 Two kinds of servers are noticed. One says 304 though the page has changed: now and then a page is asked for without
 naming a version, and if it then has the old version and other items, the server lies. The other gives each answer an
@@ -8,7 +8,6 @@ ETag of its own: the same body comes again and again.
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -20,50 +19,42 @@ from shoal.model.page_record import PageRecord
 
 _SAMPLED = 1 / 32  # share of visits that name no version, though one is known
 _FROM = 2  # visits of a page, before it is sampled
-_LIES = 2  # that are enough
-_USELESS = 8  # answers in a row with the same body and another ETag
+_LIES = 2  # of a host, that are enough
+USELESS = 3  # answers in a row with the same body and another ETag: the page's are not sent back any more
+_WHY = "pages have changed that the host says are the same (ETag, Last-Modified)"
 
 
 class Validators:
     def __init__(self, hosts: HostCache, rng: random.Random) -> None:
         self._hosts = hosts
         self._rng = rng
-        self._useless: Counter[str] = Counter()  # by host: answers in a row
-        self._lies: Counter[str] = Counter()
+        self._told: set[str] = set()  # hosts
 
     def wanted(self, host: HostView, record: PageRecord) -> bool:
         """Whether a request names the version that is known."""
-        if host.state.no_validators:
+        if host.state.lies >= _LIES or record.useless >= USELESS:
             return False
         return record.visits < _FROM or self._rng.random() >= _SAMPLED
 
-    def kept(self, host: str) -> None:
-        """The host has answered 304."""
-        self._useless.pop(host, None)
-
-    async def same_body(self, host: str, before: PageRecord, etag: str) -> None:
-        """The host has sent the body that is known."""
+    def same_body(self, host: str, before: PageRecord, etag: str) -> int:
+        """The host has sent the body that is known. Returns how often in a row its ETag was another one."""
         if not before.etag or before.etag == etag:
-            return
-        self._useless[host] += 1
-        if self._useless[host] >= _USELESS:
-            await self._distrust(host, "each answer has an ETag of its own, though the page is the same")
+            return 0
+        if before.useless + 1 == USELESS and host not in self._told:
+            self._told.add(host)
+            why = "each answer has an ETag of its own, though the page is the same"
+            event("validators_distrusted", host=host, reason=why)
+        return min(before.useless + 1, USELESS)
 
     async def changed(self, host: str, before: PageRecord, sent: Mapping[str, str]) -> None:
         """The items of a page have changed, and this version was sent with it."""
         known = before.etag or before.modified
         if not known or known != (sent["etag"] or sent["modified"]):
             return
-        self._lies[host] += 1
-        if self._lies[host] >= _LIES:
-            await self._distrust(host, "pages have changed that the host says are the same")
-
-    async def _distrust(self, host: str, reason: str) -> None:
-        self._useless.pop(host, None)
-        self._lies.pop(host, None)
 
         def fold(state: HostState) -> HostState:
-            return replace(state, no_validators=reason)
+            return replace(state, lies=state.lies + 1)
 
-        await self._hosts.change(host, fold)
-        event("validators_distrusted", host=host, reason=reason)
+        view = await self._hosts.change(host, fold)
+        if view.state.lies == _LIES:
+            event("validators_distrusted", host=host, reason=_WHY)

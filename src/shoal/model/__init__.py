@@ -489,6 +489,7 @@ Verdict: TypeAlias = Done | Revisit | Retry | Dead | Moved
 
 
 ARCHIVE = "_archive"  # the table of rows that are records of the archive
+CHANGES = "changes"  # the table of rows that say what has changed on pages
 
 
 class Row(Struct, frozen=True):

@@ -25,6 +25,7 @@ class PageRecord(Struct, frozen=True, omit_defaults=True):
     interval: float = 0.0  # seconds from then to the next visit, as it was planned
     etag: str = ""
     modified: str = ""  # the header Last-Modified
+    useless: int = 0  # how often in a row the same body had another ETag
     body: bytes = b""  # the digest of the last body
     links: bytes = b""  # the digest of the requests that its handler yielded, if it yielded no items
     code: bytes = b""  # the digest of the handler's code: a page is read again when that has changed

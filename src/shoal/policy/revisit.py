@@ -43,7 +43,7 @@ def read_pace(text: str, shortest: float, longest: float) -> Pace | None:
             return Pace(low, high)
     elif seconds := read_span(text):
         return Pace(seconds, seconds)
-    raise ValueError(f"revisit {text[:40]!r}: write 1h, auto, auto 10m-7d, or never")
+    raise ValueError(f"{text[:40]!r} is no time: write 1h, auto, auto 10m-7d, or never")
 
 
 def is_pace(text: object) -> bool:

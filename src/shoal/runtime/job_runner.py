@@ -103,6 +103,7 @@ class JobRunner:
         may_reach: Callable[[str], bool] | None = None,
         trusts_tasks: bool = True,
         hooks: Hooks | None = None,
+        changes: bool = False,
     ) -> None:
         # First of all, as each may be refused, and nothing is open yet.
         self._cache = _cache_of(settings)
@@ -185,6 +186,7 @@ class JobRunner:
             files=self.files,
             archiver=self._archiver,
             cache=self._cache,
+            changes=changes,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
