@@ -13,6 +13,7 @@ from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
+from shoal.humanize import read_span
 from shoal.jobs.note import FedBy, handlers_of, write_note
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
@@ -76,6 +77,7 @@ def spec_of(plan: JobPlan) -> JobSpec:
         dedupe=settings.dedupe,
         capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,
         domain=domain_limit(settings),
+        dedupe_expires=read_expiry(settings.dedupe_expires),
     )
 
 
@@ -86,6 +88,7 @@ def check_parts(plan: JobPlan) -> None:
     check_plugins(plan.settings)
     check_cache(plan.settings)
     check_revisit(plan.settings)
+    read_expiry(plan.settings.dedupe_expires)
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
@@ -115,6 +118,15 @@ def check_revisit(settings: Settings) -> None:
             read_pace(text, 1, 2)
         except ValueError as error:
             raise SettingsError(f"{name}: {error}") from None
+
+
+def read_expiry(text: str) -> float:
+    """Seconds; 0: never."""
+    if not text.strip():
+        return 0.0
+    if not (seconds := read_span(text)):
+        raise SettingsError(f"dedupe_expires: {text[:40]!r} is no time: write 12h, 7d or 4w")
+    return seconds
 
 
 def check_cache(settings: Settings) -> None:

@@ -180,6 +180,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     deny: list[str] = []  # regular expressions: a URL must match none
     dedupe: Literal["exact", "bloom"] = "exact"  # how URLs that were seen are remembered
     dedupe_capacity: PositiveInt = 10_000_000  # with bloom: for how many URLs
+    dedupe_expires: str = ""  # such as "7d": how long a page that is done stays known; "": for ever
     trap_repeats: Count = 3  # the same path segment (or pair) this often means a trap
     max_url_length: PositiveInt = 2_000
     tracking_params: list[str] = []  # query parameters that make no other page, besides the built-in list

@@ -46,6 +46,7 @@ class CrawlSettings(TypedDict, total=False):
     deny: list[str]
     dedupe: Literal["exact", "bloom"]
     dedupe_capacity: int
+    dedupe_expires: str
     trap_repeats: int
     max_url_length: int
     tracking_params: list[str]

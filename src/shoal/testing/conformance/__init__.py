@@ -17,6 +17,7 @@ from __future__ import annotations
 from shoal.testing.conformance.adding import AddingAndClaiming, Sources
 from shoal.testing.conformance.counting import Counting
 from shoal.testing.conformance.domains import Domains
+from shoal.testing.conformance.expiring import Expiring
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
 from shoal.testing.conformance.jobs import JobsAndLetters
@@ -35,6 +36,7 @@ class FrontierConformance(
     Domains,
     Settling,
     Revisiting,
+    Expiring,
     Counting,
     Rejecting,
     Leases,
