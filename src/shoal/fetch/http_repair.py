@@ -195,7 +195,7 @@ def _faultless(head: bytes) -> Head | None:
         return None
     status = int(found[1])
     if not special:
-        without = status in _WITHOUT_BODY  # as 304 to a page that is visited again
+        without = status in _WITHOUT_BODY and head.endswith(b"\r")  # as 304 to a page that is visited again
         return Head(found[0] + b"\r\n\r\n", status, None, chunked=False, odd=False) if without else None
     name, value = special[0][0].lower(), special[0][1]
     counted = name == b"content-length" and _LENGTH.fullmatch(value) is not None
