@@ -7,7 +7,7 @@ Everything is read in portions: the server is never blocked for long.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from math import inf
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from shoal.model import Task
 _REVISIT = 1 << 47  # in the line of a delayed task: it waits for its next visit
 _RECORD = b"\xa6record"  # how the field's name is written: only tasks that have it are decoded
 _PAGE = 500
+_WHOLE_PAGES = 20  # that are read at the same moment
 _FIRST = 3  # entries of a host, among which the first one that waits for a visit should be
 _HOSTS = 20_000  # of a shard, that are looked at
 
@@ -77,11 +78,7 @@ class _Look:
         [_, records, *answers] = await self._shards.look(self._shard, ("HMGET", "hosts", *names), *looks)
         found = []
         for name, record, card, flat in zip(names, records, answers[::2], answers[1::2], strict=True):
-            lists = (
-                [one for one in read_lists(record or b"") if one[0] // LANES_PER_JOB == self._number]
-                if record
-                else []
-            )
+            lists = [one for one in read_lists(record) if self._is_ours(one[0])] if record else []
             pairs = zip(flat[::2], flat[1::2], strict=True)
             firsts = [float(due) for entry, due in pairs if self._waits(entry)]
             if card or lists:
@@ -90,33 +87,39 @@ class _Look:
 
     def _waits(self, entry: bytes) -> bool:
         line = int.from_bytes(entry[:6], "little")
-        return bool(line & _REVISIT) and (line & ~_REVISIT) // LANES_PER_JOB == self._number
+        return bool(line & _REVISIT) and self._is_ours(line & ~_REVISIT)
+
+    def _is_ours(self, line: int) -> bool:
+        return line // LANES_PER_JOB == self._number
 
     async def delayed(self, every: int) -> list[Followed]:
         """Every so manieth delayed page of this shard."""
         found: list[Followed] = []
-        looks: list[tuple[str, ...]] = []
-        owners: list[str] = []
+        looks = list(self._ranges(every))
+        portion = _PAGE if every > 1 else _WHOLE_PAGES
+        for start in range(0, len(looks), portion):
+            page = looks[start : start + portion]
+            asked = [("ZRANGE", f"later:{name}", first, last, "WITHSCORES") for name, first, last in page]
+            [_, *answers] = await self._shards.look(self._shard, *asked)
+            for (name, *_), flat in zip(page, answers, strict=True):
+                for entry, due in zip(flat[::2], flat[1::2], strict=True):
+                    if one := await self._delayed_page(name, entry, float(due)):
+                        found.append(one)
+        return found
+
+    def _ranges(self, every: int) -> Iterator[tuple[str, int, int]]:
+        """The places in the sorted sets: all of them in pages, or single ones that are equally far apart."""
         passed = 0
         for host in self.hosts:
-            for rank in range(-passed % every, host.delayed, max(every, 1) if every > 1 else _PAGE):
-                last = rank if every > 1 else rank + _PAGE - 1
-                looks.append(("ZRANGE", f"later:{host.name}", str(rank), str(last), "WITHSCORES"))
-                owners.append(host.name)
+            length = _PAGE if every == 1 else 1
+            for first in range(-passed % every, host.delayed, length * every):
+                yield host.name, first, first + length - 1
             passed += host.delayed
-        portion = _PAGE if every > 1 else 20
-        for start in range(0, len(looks), portion):
-            [_, *answers] = await self._shards.look(self._shard, *looks[start : start + portion])
-            for name, flat in zip(owners[start : start + portion], answers, strict=True):
-                for entry, due in zip(flat[::2], flat[1::2], strict=True):
-                    if page := await self._delayed_page(name, entry, float(due)):
-                        found.append(page)
-        return found
 
     async def _delayed_page(self, host: str, entry: bytes, due: float) -> Followed | None:
         line = int.from_bytes(entry[:6], "little")
         number, waits = line & ~_REVISIT, bool(line & _REVISIT)
-        if number // LANES_PER_JOB != self._number or _RECORD not in entry:
+        if not self._is_ours(number) or _RECORD not in entry:
             return None
         task = await self._task(host, number, int.from_bytes(entry[6:10], "little", signed=True), entry[10:])
         return Followed(task, due, True) if waits else _overdue(task)
