@@ -35,3 +35,10 @@ def stride(waiting: int, limit: int) -> int:
     """Every how manieth page a sample takes, so that it has about `limit` pages. By their numbers, which have nothing
     to do with when they are due."""
     return max(1, -(-waiting // max(1, limit)))
+
+
+def overdue(task: Task) -> Followed | None:
+    """A task that is pending, in hand or waits for a retry, if its page was visited before. One that was found on a
+    later visit of another page has a record, too, but no visit yet."""
+    record = task.record
+    return Followed(task, record.due, False) if record is not None and record.visits else None

@@ -16,6 +16,7 @@ from shoal import humanize
 from shoal.frontier.following import Followed, Following
 from shoal.frontier.values import Job
 from shoal.model import counts
+from shoal.model.page_record import PageRecord
 from shoal.text import one_line
 
 # Upper edges of the histogram of next visits, in seconds from now.
@@ -109,8 +110,8 @@ def is_late(freshness: Freshness, now: float) -> bool:
 def in_words(freshness: Freshness, now: float) -> str:
     """ "following 5,000 pages; 4,980 on time, 20 overdue, the oldest by 3 h; next visit in 12 min"."""
     parts = [f"following {humanize.plural(freshness.followed, 'page')}", _on_time(freshness, now)]
-    if (due := freshness.next_due) is not None:
-        parts.append(f"next visit in {humanize.span(due - now)}" if due > now else "the next visit is due")
+    if (due := freshness.next_due) is not None and due - now >= 1:
+        parts.append(f"next visit in {humanize.span(due - now)}")
     return "; ".join(part for part in parts if part)
 
 
@@ -125,11 +126,32 @@ def _on_time(freshness: Freshness, now: float) -> str:
     return f"about {said}" if freshness.about else said
 
 
+def said_of_visits(record: PageRecord, now: float) -> str:
+    """ "visited 14 times, changes about every 2 d, unchanged for 3 d"."""
+    times = {1: "once", 2: "twice"}.get(record.visits) or f"{humanize.count(record.visits)} times"
+    parts = [f"visited {times}"]
+    if (every := changes_every(record)) is not None:
+        parts.append(f"changes about every {humanize.span(every)}")
+    if record.visits > 1 and record.changed_at and record.changed_at < record.checked_at:
+        parts.append(f"unchanged for {humanize.span(now - record.changed_at)}")
+    elif record.visits > 1:
+        parts.append(f"changed at its last visit, {humanize.span(now - record.checked_at)} ago")
+    else:
+        parts.append(f"{humanize.span(now - record.checked_at)} ago")
+    return ", ".join(parts)
+
+
+def changes_every(record: PageRecord) -> float | None:
+    """Seconds between two changes of the page, as far as they are known; None: no telling."""
+    return None
+
+
 def results_in_words(visits: Visits) -> str:
     """ "70,000 visits: 61,200 unchanged · 8,700 changed · 90 missed · 10 gone"; "" if there were none."""
     if not visits.visits:
         return ""
     found = {
+        "first": visits.visits - visits.unchanged - visits.changed - visits.held,
         "unchanged": visits.unchanged,
         "changed": visits.changed,
         "missed": visits.missed,

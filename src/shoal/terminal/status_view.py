@@ -307,7 +307,7 @@ def _fresh(one: JobView, now: float) -> Text:
 
 def _ends(one: JobView, now: float) -> Text:
     if one.freshness is not None and (due := one.freshness.next_due) is not None:
-        return Text(humanize.span(due - now) if due > now else "due")
+        return Text(humanize.span(due - now) if due - now >= 1 else "now")
     return Text("-", "dim") if one.eta is None else Text(humanize.duration(one.eta))
 
 

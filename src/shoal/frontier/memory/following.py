@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from shoal.frontier.following import FOLLOWED_SEEN, Followed, Following, stride
+from shoal.frontier.following import FOLLOWED_SEEN, Followed, Following, overdue, stride
 from shoal.model import Task
 
 
@@ -20,6 +20,6 @@ def following_of(
     every = stride(len(waiting), limit)
     pages = [Followed(task, due, True) for due, id, task in delayed if id in waiting and id % every == 0]
     late = [*others, *(task for _, id, task in delayed if id not in waiting)]
-    pages += [Followed(task, task.record.due, False) for task in late if task.record is not None]
+    pages += [page for task in late if (page := overdue(task)) is not None]
     dues = [due for due, id, _ in delayed if id in waiting]
     return Following(pages, min(dues, default=None), every == 1)

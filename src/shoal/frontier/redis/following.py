@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec import Struct
 
-from shoal.frontier.following import FOLLOWED_SEEN, Followed, Following, stride
+from shoal.frontier.following import FOLLOWED_SEEN, Followed, Following, overdue, stride
 from shoal.frontier.redis.hosts import read_lists
 from shoal.frontier.redis.leases import flights
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
@@ -41,16 +41,12 @@ async def following(shards: Shards, job: str, limit: int = FOLLOWED_SEEN) -> Fol
     every, each = stride(delayed, limit), max(10, limit // max(1, pending))
     pages = [page for look in looks for page in [*await look.delayed(every), *await look.pending(each)]]
     in_hand = await flights(shards, limit, job)
-    pages += [page for one in in_hand if (page := _overdue(one.lease.task))]
+    pages += [page for one in in_hand if (page := overdue(one.lease.task))]
     first = min((host.first for look in looks for host in look.hosts), default=inf)
     dues = [page.due for page in pages if page.waits]
     next_due = min([first, *dues])
     whole = every == 1 and len(in_hand) < limit and all(look.whole for look in looks)
     return Following(pages, None if next_due == inf else next_due, whole)
-
-
-def _overdue(task: Task) -> Followed | None:
-    return Followed(task, task.record.due, False) if task.record is not None else None
 
 
 class _Look:
@@ -122,13 +118,13 @@ class _Look:
         if not self._is_ours(number) or _RECORD not in entry:
             return None
         task = await self._task(host, number, int.from_bytes(entry[6:10], "little", signed=True), entry[10:])
-        return Followed(task, due, True) if waits else _overdue(task)
+        return Followed(task, due, True) if waits else overdue(task)
 
     async def pending(self, each: int) -> list[Followed]:
         """Of the first tasks of each list. Pages that are visited again were admitted long ago, and come first."""
         found: list[Followed] = []
         async for host, line, priority, item in self._items(each):
-            if _RECORD in item and (page := _overdue(await self._task(host, line, priority, item))):
+            if _RECORD in item and (page := overdue(await self._task(host, line, priority, item))):
                 found.append(page)
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from shoal.frontier.following import FOLLOWED_SEEN, Followed, Following, stride
+from shoal.frontier.following import FOLLOWED_SEEN, Followed, Following, overdue, stride
 from shoal.frontier.sqlite.codec import decode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.model import Task
@@ -44,7 +44,7 @@ def following(session: Session, job: str, limit: int = FOLLOWED_SEEN) -> Followi
     sample = session.all(_WAITING, (job_id, every, 2 * limit))
     pages = [Followed(task, due, True) for *row, due in sample for task in _followed(session, [row])]
     others, whole = _others(session, job_id, limit)
-    pages += [Followed(task, task.record.due, False) for task in others if task.record is not None]
+    pages += [page for task in others if (page := overdue(task)) is not None]
     return Following(pages, next_due, whole and every == 1)
 
 

@@ -29,8 +29,10 @@ class FollowedPages:
             record = PageRecord(visits=1, checked_at=began, interval=seconds)
             await settle(frontier, leases[name], Revisit(seconds, record))
         await frontier.release([leases["fresh"]])
+        await frontier.add("job", [make_task("http://news.test/", record=PageRecord())])
         clock.advance(6)
-        due = {lease.task.url.rpartition("/")[2]: lease for lease in (await claim(frontier)).leases}
+        claimed = (await claim(frontier)).leases
+        due = {lease.task.url.rpartition("/")[2]: lease for lease in claimed}
         await settle(frontier, due["retried"], Retry(100.0, FAILED))
         clock.advance(5)
         found = await frontier.following("job")
