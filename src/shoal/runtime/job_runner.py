@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -34,6 +35,7 @@ from shoal.engine.recent import RecentRecorder
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
+from shoal.engine.webhooks import Webhooks
 from shoal.errors import ShoalError, SinkAway
 from shoal.events import event
 from shoal.fetch.browser.executable import available
@@ -110,6 +112,7 @@ class JobRunner:
         accounts = spider.logs_in.find_accounts() if spider.logs_in is not None else {}
         guard, rng = Guard(settings.allow_network), rng or random.Random()
         clock = FrontierClock(clock or SystemClock())
+        self._webhooks = Webhooks(settings, clock, rng, os.environ)
         self.name = job
         self.hooks = hooks if hooks is not None else hooks_of(spider, settings)
         self.job_hooks = JobHooks(frontier, self.hooks, settings)
@@ -184,6 +187,7 @@ class JobRunner:
             files=self.files,
             archiver=self._archiver,
             cache=self._cache,
+            webhooks=self._webhooks,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -268,6 +272,7 @@ class JobRunner:
     async def close(self) -> None:
         await self._letters.close()
         await self._transport.close()
+        await self._webhooks.close()
         if self._archiver is not None:
             self._archiver.close()
         if self._cache is not None:
@@ -339,6 +344,7 @@ def make_pipeline(
     letters: LetterHooks | None = None,
     archiver: Archiver | None = None,
     cache: ArchiveCache | None = None,
+    webhooks: Webhooks | None = None,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
     challenges = Challenges(settings, browser=browser)
@@ -415,6 +421,7 @@ def make_pipeline(
         archiver=archiver,
         cache=cache,
         lines=PageLines(spider.handler_named("").name),
+        webhooks=webhooks or Webhooks(settings, clock, rng, os.environ),
     )
 
 
