@@ -146,8 +146,8 @@ class Webhooks:
         number = meta.get("webhook", 0)
         receiver = self._receivers.get(number)
         if receiver is None:
-            known = len(self._receivers)
-            detail = f"webhook {number} is not in the settings of this process, which have {known}"
+            have = len(self._receivers) or "none"
+            detail = f"webhook {number} is not in the settings of this process, which have {have}: set webhook there, too"
             return self._failed(lease, number, detail, None)
         with in_the_network():
             outcome = await self._sender.send(
