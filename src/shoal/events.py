@@ -222,6 +222,11 @@ EVENTS: dict[str, Kind] = {
         "job url host taken cut",
         "{url} has more links than max_links = {taken}: {cut} were not taken",
     ),
+    "validators_distrusted": _kind(
+        "warning",
+        "host reason",
+        "{host}: {reason}; its ETag and Last-Modified are not sent back any more",
+    ),
     "counters_full": _kind(
         "warning",
         "job names",

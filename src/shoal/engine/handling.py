@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec.structs import replace
@@ -76,6 +77,7 @@ class Handling:
         inner: PageFetcher | None = None,
         downloads: Downloader | None = None,
         collecting: Callable[..., Awaitable[Yielded]] = collect,
+        is_standing: bool = False,
     ) -> None:
         self._spider = spider
         self._settings = settings
@@ -87,6 +89,7 @@ class Handling:
         self._inner = inner
         self._downloads = downloads
         self._collect = collecting
+        self._is_standing = is_standing  # pages are visited again, and their links compared
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
         self._counted: set[str] = set()  # names
@@ -193,7 +196,10 @@ class Handling:
         elif self._links is not None:
             found = self._links.admit(lease, yielded.requests, host, self._referrer(page))
         counts = self._counts(task, page._counts)
-        return Settlement(lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected)
+        links = _links_digest(yielded.requests) if self._is_standing and not rows else b""
+        return Settlement(
+            lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected, links=links
+        )
 
     def _fetches(self, lease: Lease, handler: Handler) -> PageFetches | None:
         """What the page of that lease sends its requests with."""
@@ -343,3 +349,9 @@ def referrer_policy(page: Page) -> str:
     """What a page says about the Referer of its requests; "" if it says nothing."""
     by_header = policy_in(page.headers.get("Referrer-Policy", ""))
     return (policy_in(meta_referrer(page.tree)) if page.is_html else "") or by_header
+
+
+def _links_digest(requests: Sequence[Request]) -> bytes:
+    """The same for the same requests, in whatever order."""
+    urls = sorted({request.url for request in requests})
+    return blake2b("\n".join(urls).encode("utf-8", "surrogatepass"), digest_size=8).digest()

@@ -27,6 +27,7 @@ from shoal.fetch.webhook_sending import Receiver, Sender, listed, read_receivers
 from shoal.frontier.clock import FrontierClock
 from shoal.limits import WEBHOOK_BODY, WEBHOOK_CHANGES
 from shoal.model import (
+    CHANGES,
     Dead,
     Done,
     Failure,
@@ -48,7 +49,6 @@ from shoal.policy.retry import retry_after
 from shoal.settings import Settings
 from shoal.text import one_line
 
-CHANGES = "changes"  # the event that a delivery tells
 _LANE = "urgent"
 _GROWTH = 4.0  # times the wait before
 _LONGEST = (

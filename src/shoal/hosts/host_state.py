@@ -107,6 +107,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     patterns: Patterns = {}  # of URLs whose pages may need a browser
     visit_until: float = 0.0  # its valve is shut for a request without a lease (RobotsVisits)
     visits_from: float = 0.0  # when there may be another one
+    lies: int = 0  # how often a page had changed that had the same ETag or Last-Modified
 
     def origin(self, scheme: str) -> OriginState:
         return self.origins.get(scheme, _NEVER_ASKED)

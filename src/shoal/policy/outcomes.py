@@ -208,7 +208,7 @@ def judge(
         outcome.status in settings.handle_status or takes_status(task.handler, outcome.status)
     ):
         return None
-    if kind == "not_modified" and not _is_conditional(task.headers):
+    if kind == "not_modified" and not _is_conditional(task):
         kind = "http_304"
     rule = rule_for(kind)
     if rule.action in ("page", "follow"):
@@ -259,8 +259,11 @@ def this_life(task: Task) -> Iterator[Failure]:
         yield failure
 
 
-def _is_conditional(headers: Mapping[str, str] | None) -> bool:
-    return headers is not None and any(name.lower() in _CONDITIONAL for name in headers)
+def _is_conditional(task: Task) -> bool:
+    """Whether the request may have named a version: its own headers, or those of a page that was visited before."""
+    if task.record is not None and (task.record.etag or task.record.modified):
+        return True
+    return task.headers is not None and any(name.lower() in _CONDITIONAL for name in task.headers)
 
 
 def _delay(outcome: Outcome, task: Task, settings: Settings, now: float, rng: random.Random) -> float:

@@ -32,6 +32,7 @@ from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.recent import RecentRecorder
+from shoal.engine.revisiting import Revisiting
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
@@ -104,6 +105,7 @@ class JobRunner:
         may_reach: Callable[[str], bool] | None = None,
         trusts_tasks: bool = True,
         hooks: Hooks | None = None,
+        changes: bool = False,
     ) -> None:
         # First of all, as each may be refused, and nothing is open yet.
         self._cache = _cache_of(settings)
@@ -188,6 +190,7 @@ class JobRunner:
             archiver=self._archiver,
             cache=self._cache,
             webhooks=self._webhooks,
+            changes=changes,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -345,8 +348,10 @@ def make_pipeline(
     archiver: Archiver | None = None,
     cache: ArchiveCache | None = None,
     webhooks: Webhooks | None = None,
+    changes: bool = False,
 ) -> Pipeline:
-    """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
+    """The steps of a page's path, in their order. `browser`: there is one to open pages with. `changes`: somebody wants
+    to know what has changed on pages that are visited again."""
     challenges = Challenges(settings, browser=browser)
     escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
     judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
@@ -388,6 +393,9 @@ def make_pipeline(
             rng=rng,
         )
     inner = make_inner(logins=logins, archiver=archiver, cache=cache)
+    revisits = Revisiting(
+        spider, settings, hosts=hosts, admission=admission, clock=clock, rng=rng, changes=changes
+    )
     handling = Handling(
         spider,
         settings,
@@ -399,6 +407,7 @@ def make_pipeline(
         inner=inner,
         downloads=Downloads(settings, inner, files, tally) if files is not None else None,
         collecting=collecting,
+        is_standing=revisits.is_standing,
     )
     return Pipeline(
         settings,
@@ -415,6 +424,7 @@ def make_pipeline(
         tally=tally,
         recorder=recorder,
         routes=routes,
+        revisits=revisits,
         clock=clock,
         state=state,
         letters=letters,

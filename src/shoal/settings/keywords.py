@@ -78,6 +78,11 @@ class CrawlSettings(TypedDict, total=False):
     file_timeout: float
     max_redirects: int
     handle_status: list[int]
+    revisit: str
+    revisit_min: str
+    revisit_max: str
+    revisit_budget: int
+    once: bool
     row_fields: list[RowField]
     extract: list[ExtractKind]
     max_text: int
