@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import subprocess
@@ -63,9 +64,12 @@ async def attempt(frontier: Frontier, hooks: Webhooks) -> Settlement:
     return settlement
 
 
-async def test_a_delivery_is_signed_json_and_nothing_of_the_crawl_goes_with_it(
-    clock: ManualClock, tmp_path: Path
-) -> None:
+def by_openssl_of(signed: bytes) -> str:
+    command = ["openssl", "dgst", "-sha256", "-hmac", "hush"]
+    return subprocess.run(command, input=signed, capture_output=True, check=True).stdout.split()[-1].decode()
+
+
+async def test_a_delivery_is_signed_json_and_nothing_of_the_crawl_goes_with_it(clock: ManualClock) -> None:
     async with (
         WebhookReceiver() as receiver,
         MemoryFrontier(clock) as frontier,
@@ -86,15 +90,8 @@ async def test_a_delivery_is_signed_json_and_nothing_of_the_crawl_goes_with_it(
     assert got.headers["X-Shoal-Delivery"] == told["id"]
     assert not {"X-Key", "Authorization", "Cookie", "Referer"} & set(got.headers)
     t, v1 = (part.partition("=")[2] for part in got.headers["X-Shoal-Signature"].split(","))
-    signed = tmp_path / "signed"
-    signed.write_bytes(t.encode() + b"." + got.body)
-    by_openssl = subprocess.run(
-        ["openssl", "dgst", "-sha256", "-hmac", "hush", str(signed)],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert by_openssl.split()[-1] == v1
+    by_openssl = await asyncio.to_thread(by_openssl_of, t.encode() + b"." + got.body)
+    assert by_openssl == v1
     assert abs(int(t) - clock.time()) <= 1
 
 
@@ -112,7 +109,7 @@ async def test_a_receiver_that_is_down_for_a_night_gets_everything_within_an_hou
             assert isinstance(settlement.verdict, Retry)
             waits.append(settlement.verdict.after)
             clock.advance(waits[-1] + 0.01)
-        assert waits[0] < 2 and waits[1] < 6, "a receiver that is restarted has it in seconds"
+        assert waits[0] + waits[1] < 7, "a receiver that is restarted has it in seconds"
         assert max(waits) <= 1.2 * HOUR
         assert len(waits) < 30
         await attempt(frontier, hooks)
@@ -136,7 +133,8 @@ async def test_a_delivery_that_fails_for_days_is_given_up_and_can_be_replayed(cl
         assert 3 * 24 * HOUR <= clock.time() - started < 3.1 * 24 * HOUR
         [letter] = await frontier.dead(DeadFilter(kind="webhook"))
         assert letter.task.history[-1].detail == f"webhook 1 (127.0.0.1:{receiver.port}): HTTP 503"
-        assert letter.snapshot is not None and letter.snapshot.body == b"thanks"
+        assert letter.snapshot is not None
+        assert letter.snapshot.body == b"thanks"
         clock.advance(90 * 24 * HOUR)
         await frontier.replay(DeadFilter(kind="webhook"))
         again = await attempt(frontier, hooks)
@@ -213,6 +211,10 @@ async def test_a_process_without_that_webhook_leaves_it_to_others(clock: ManualC
     assert len(receiver.received) == 1
 
 
+def all_bytes(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.iterdir())
+
+
 async def test_neither_the_address_nor_the_secret_is_in_the_store_or_the_log(
     clock: ManualClock, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -228,7 +230,7 @@ async def test_neither_the_address_nor_the_secret_is_in_the_store_or_the_log(
         await attempt(frontier, hooks)
         [letter] = await frontier.dead(DeadFilter())
     assert isinstance(letter.task.history[-1], Failure)
-    written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    written = await asyncio.to_thread(all_bytes, tmp_path)
     for secret in ("t0ken-of-mine", "hush-hush", receiver.received[0].headers["X-Shoal-Signature"]):
         assert secret.encode() not in written
         assert secret not in caplog.text

@@ -147,7 +147,10 @@ class Webhooks:
         receiver = self._receivers.get(number)
         if receiver is None:
             have = len(self._receivers) or "none"
-            detail = f"webhook {number} is not in the settings of this process, which have {have}: set webhook there, too"
+            detail = (
+                f"webhook {number} is not in the settings of this process, which have {have}: "
+                "set webhook there, too"
+            )
             return self._failed(lease, number, detail, None)
         with in_the_network():
             outcome = await self._sender.send(
