@@ -102,6 +102,9 @@ def _counted(job: Job) -> list[tuple[str, Text]]:
         facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
     if costs := counts.costs_in_words(job.counts, job.counters.done):
         facts.append(("cost", Text(humanize.printable(costs))))
+    if webhooks := counts.webhooks(job.counts):
+        told = ", ".join(f"{humanize.count(number)} {what}" for what, number in webhooks.items())
+        facts.append(("webhooks", Text(told)))
     if dropped := counts.dropped(job.counts):
         facts.append(("dropped", Text(humanize.by_count(dropped), "yellow")))
     return facts
