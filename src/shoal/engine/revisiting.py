@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.engine.validators import Validators
+from shoal.engine.webhooks import webhook_tasks
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache, HostView
@@ -187,7 +188,7 @@ class Revisiting:
             named = _validators_in(response)
             useless = self._validators.same_body(task.host, record, named["etag"])
             record = replace(record, useless=useless, etag=named["etag"], modified=named["modified"])
-        key = self._spider.handler_named(task.handler).key
+        key = self._spider.handler_named(task.handler).key or ()
         touched = touches(record.rows, at, key) if self._wanted.touches else ()
         settlement = Settlement(lease, Done(), archived=touched)
         return self._again(settlement, record, pace, at, host, changed=False)
@@ -229,13 +230,14 @@ class Revisiting:
             etag=named["etag"],
             modified=named["modified"],
         )
-        news = compared.changes if task.record is not None and self._wanted.changes else ()
+        news = compared.changes if task.record is not None else ()
         touched = compared.touched if self._wanted.touches else ()
         found = settlement.found
         if before.visits or task.record is not None:
             found = tuple(replace(one, record=one.record or _FOUND_LATER) for one in found)
-        beside = (*settlement.archived, *touched, *news)
-        settlement = replace(settlement, rows=compared.rows, archived=beside, found=found)
+        archived = (*settlement.archived, *touched)
+        settlement = replace(settlement, rows=compared.rows, archived=archived, found=found)
+        settlement = self._told(settlement, news)
         return self._again(settlement, record, pace, at, host, changed=changed)
 
     def _again(
@@ -325,13 +327,16 @@ class Revisiting:
 
     def _retired(self, settlement: Settlement, record: PageRecord) -> Settlement:
         task = settlement.lease.task
-        news: tuple[Row, ...] = ()
-        if self._wanted.changes:
-            now = self._clock.now()
-            news = vanished(record.rows, url=task.url, job=task.job, at=now, visit=record.visits)
+        now = self._clock.now()
+        news = vanished(record.rows, url=task.url, job=task.job, at=now, visit=record.visits)
         counts = (*settlement.counts, (GONE, 1))
-        archived = (*settlement.archived, *news)
-        return replace(settlement, verdict=Done(), archived=archived, snapshot=None, counts=counts)
+        return self._told(replace(settlement, verdict=Done(), snapshot=None, counts=counts), news)
+
+    def _told(self, settlement: Settlement, news: tuple[Row, ...]) -> Settlement:
+        """With what has changed: as rows, if an output takes them, and for webhooks."""
+        deliveries = webhook_tasks(news, settlement.lease.task, self._settings)
+        archived = (*settlement.archived, *news) if self._wanted.changes else settlement.archived
+        return replace(settlement, archived=archived, found=(*settlement.found, *deliveries))
 
 
 def _bounds_of(settings: Settings) -> tuple[float, float]:

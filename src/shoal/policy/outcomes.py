@@ -133,6 +133,7 @@ TABLE: dict[str, Rule] = {
     "junk": _bury("the handler yielded something that is neither an item nor a request"),
     "row_refused": _bury("the database does not take a value that the page has for a column"),
     "rejected": _bury("an item that cannot be written, or that its schema refuses"),
+    "webhook": _retry("a webhook was not delivered", blames_host=False),
     "hung": _retry("the page held the process until it was ended from outside", blames_host=False),
     "worker_lost": _retry("the worker died with the page in hand", blames_host=False),
     "unexpected": _retry("an error nobody foresaw", blames_host=False),

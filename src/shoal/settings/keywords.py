@@ -131,6 +131,9 @@ class CrawlSettings(TypedDict, total=False):
     keep_dead_jobs: int
     keep_dead_days: float
     keep_letter_days: float
+    webhook: str | list[str]
+    webhook_secret: str | list[str]
+    webhook_days: float
     challenges: list[ChallengeKind]
     challenge_check: str
     challenge_delay: float

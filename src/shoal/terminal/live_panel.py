@@ -101,7 +101,7 @@ def frame(content: RenderableType, title: Text) -> Panel:
 
 
 def _progress(view: View) -> RenderableType:
-    ends = (("  ETA ", "dim"), (humanize.duration(view.eta), "bold"))
+    ends: tuple[tuple[str, str], ...] = (("  ETA ", "dim"), (humanize.duration(view.eta), "bold"))
     if view.freshness is not None:  # it never ends
         behind = view.eta if remaining(view.job) else None
         ends = (("  caught up in ", "dim"), (humanize.duration(behind), "bold")) if behind else ()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Any, Protocol, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -103,7 +103,7 @@ class EventProgress(PlainProgress):
         )
 
 
-def _fresh(view: View) -> dict[str, object]:
+def _fresh(view: View) -> dict[str, Any]:
     """What an event says of a standing job."""
     if view.freshness is None:
         return {}

@@ -86,8 +86,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if said := left_over(view.job):
         facts.append(("left", Text(said, "yellow")))
     elif left := remaining(view.job):
-        what = " still to fetch" if view.freshness is None else " still to visit"
-        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (what, "dim"))))
+        todo = " still to fetch" if view.freshness is None else " still to visit"
+        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (todo, "dim"))))
     return facts
 
 
@@ -121,6 +121,9 @@ def _counted(job: Job) -> list[tuple[str, Text]]:
         facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
     if costs := counts.costs_in_words(job.counts, job.counters.done):
         facts.append(("cost", Text(humanize.printable(costs))))
+    if webhooks := counts.webhooks(job.counts):
+        told = ", ".join(f"{humanize.count(number)} {what}" for what, number in webhooks.items())
+        facts.append(("webhooks", Text(told)))
     if dropped := counts.dropped(job.counts):
         facts.append(("dropped", Text(humanize.by_count(dropped), "yellow")))
     return facts
