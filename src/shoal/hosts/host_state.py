@@ -16,6 +16,11 @@ from shoal.policy.compose import States, origins_of, state_name
 from shoal.policy.escalation import Pattern, Patterns, observe, reason
 from shoal.policy.host_table import NOTHING
 from shoal.policy.protocol import Observation
+from shoal.policy.quality import Quality, UnitState
+from shoal.policy.quality import observe as observe_quality
+from shoal.policy.quality_alarms import Alarm, alarms, handler_of
+from shoal.policy.quality_alarms import where as where_of
+from shoal.policy.quality_sample import PageSample
 from shoal.settings import HostSettings
 from shoal.text import UNREADABLE
 
@@ -107,6 +112,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     patterns: Patterns = {}  # of URLs whose pages may need a browser
     visit_until: float = 0.0  # its valve is shut for a request without a lease (RobotsVisits)
     visits_from: float = 0.0  # when there may be another one
+    quality: dict[str, UnitState] = {}  # of what handlers yield for its pages
 
     def origin(self, scheme: str) -> OriginState:
         return self.origins.get(scheme, _NEVER_ASKED)
@@ -135,6 +141,12 @@ class HostState(Struct, frozen=True, omit_defaults=True):
             if seen.look is not None:
                 patterns = observe(patterns, seen.look, seen.ended)
         return self if patterns is self.patterns else msgspec.structs.replace(self, patterns=patterns)
+
+    def with_samples(self, samples: Iterable[PageSample]) -> HostState:
+        quality: Quality = self.quality
+        for sample in samples:
+            quality = observe_quality(quality, sample)
+        return self if quality is self.quality else msgspec.structs.replace(self, quality=dict(quality))
 
 
 encode_state = msgspec.msgpack.Encoder().encode
@@ -181,3 +193,22 @@ def tell_escalation(host: str, name: str, pattern: Pattern | None) -> None:
         event("escalation_learned", host=host, pattern=name, reason=reason(pattern))
     else:
         event("escalation_given_back", host=host, pattern=name)
+
+
+def tell_quality(host: str, known: Iterable[Quality], quality: Quality) -> bool:
+    """Logs each alarm that began or ended; `known`: what is told already. Whether there was one."""
+    now = {(one.unit, one.field): one for one in alarms(quality)}
+    told = {(one.unit, one.field): one for before in known for one in alarms(before)}
+    for place, alarm in now.items():
+        if place not in told:
+            message = f"{host}: {alarm.sentence}"
+            event("quality_alarm", message, **_quality_fields(host, alarm), kind=alarm.kind)
+    for place, alarm in told.items():
+        if place not in now:
+            message = f"{host}: {where_of(alarm.unit, alarm.field)} is as it was"
+            event("quality_ended", message, **_quality_fields(host, alarm))
+    return now.keys() != told.keys()
+
+
+def _quality_fields(host: str, alarm: Alarm) -> dict[str, str]:
+    return {"host": host, "handler": handler_of(alarm.unit), "field": alarm.field or "(rows)"}
