@@ -222,6 +222,11 @@ EVENTS: dict[str, Kind] = {
         "job url host taken cut",
         "{url} has more links than max_links = {taken}: {cut} were not taken",
     ),
+    "validators_distrusted": _kind(
+        "warning",
+        "host reason",
+        "{host}: {reason}; its ETag and Last-Modified are not sent back any more",
+    ),
     "counters_full": _kind(
         "warning",
         "job names",
@@ -296,6 +301,13 @@ EVENTS: dict[str, Kind] = {
         "info",
         "host pattern",
         "pages of {host} like {pattern} are fetched without a browser again",
+    ),
+    # -- what handlers yield
+    "quality_alarm": _kind("warning", "host handler field kind reason", "{host}: {reason}"),
+    "quality_ended": _kind(
+        "info",
+        "host handler field",
+        "{host}: {field} of handler {handler} is as it was, or accepted as it is",
     ),
     # -- store and results
     "store_awaited": _kind(

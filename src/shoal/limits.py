@@ -132,3 +132,4 @@ TOML_FILE = 16 * MB  # bytes of a file: 10,000 sites with fields of their own. B
 FIELD_VALUES = 10_000  # values of a field, or objects of `each`, on one page. Beyond: cut, and counted
 # Times that elements are read, on average: those inside others each time. Beyond: cut, and counted
 FIELD_WORK = 20
+VALIDATOR = 200  # characters of an ETag or Last-Modified that is sent back; a longer one is not kept

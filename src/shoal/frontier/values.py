@@ -116,6 +116,12 @@ class Job(Struct, frozen=True):
         return self.fed_all and c.open == 0
 
     @property
+    def idle(self) -> bool:
+        """Nothing is left to do but later visits of pages."""
+        c = self.counters
+        return self.fed_all and c.open == c.waiting
+
+    @property
     def unfed(self) -> Sequence[str]:
         """The sources that still have URLs, as far as the store knows."""
         return [name for name, source in self.sources.items() if not source.fed_all]

@@ -42,6 +42,7 @@ from shoal.policy.compose import States, first_valve
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host_table import over
 from shoal.policy.protocol import Limits, Observation
+from shoal.policy.quality import NO_QUALITY, Quality
 from shoal.policy.quality_sample import PageSample
 from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve
@@ -254,6 +255,11 @@ class HostCache:
         """The patterns of the host's URLs that may need a browser."""
         view = self._views.get(host)
         return view.state.patterns if view is not None else NO_PATTERNS
+
+    def quality(self, host: str) -> Quality:
+        """What is known about the rows of the host's pages."""
+        view = self._views.get(host)
+        return view.state.quality if view is not None else NO_QUALITY
 
     def own(self, host: str) -> HostSettings:
         """The settings for this host alone, from the job or the store."""

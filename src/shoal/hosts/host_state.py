@@ -18,8 +18,7 @@ from shoal.policy.host_table import NOTHING
 from shoal.policy.protocol import Observation
 from shoal.policy.quality import Quality, UnitState
 from shoal.policy.quality import observe as observe_quality
-from shoal.policy.quality_alarms import Alarm, alarms, handler_of
-from shoal.policy.quality_alarms import where as where_of
+from shoal.policy.quality_alarms import alarms, handler_of
 from shoal.policy.quality_sample import PageSample
 from shoal.settings import HostSettings
 from shoal.text import UNREADABLE
@@ -112,6 +111,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     patterns: Patterns = {}  # of URLs whose pages may need a browser
     visit_until: float = 0.0  # its valve is shut for a request without a lease (RobotsVisits)
     visits_from: float = 0.0  # when there may be another one
+    lies: int = 0  # how often a page had changed that had the same ETag or Last-Modified
     quality: dict[str, UnitState] = {}  # of what handlers yield for its pages
 
     def origin(self, scheme: str) -> OriginState:
@@ -195,20 +195,23 @@ def tell_escalation(host: str, name: str, pattern: Pattern | None) -> None:
         event("escalation_given_back", host=host, pattern=name)
 
 
-def tell_quality(host: str, known: Iterable[Quality], quality: Quality) -> bool:
-    """Logs each alarm that began or ended; `known`: what is told already. Whether there was one."""
+def tell_quality(host: str, known: Sequence[Quality], quality: Quality) -> bool:
+    """Logs each alarm that began or ended, unless somebody has: `known` is what is known elsewhere. Whether there was
+    one."""
     now = {(one.unit, one.field): one for one in alarms(quality)}
-    told = {(one.unit, one.field): one for before in known for one in alarms(before)}
-    for place, alarm in now.items():
-        if place not in told:
-            message = f"{host}: {alarm.sentence}"
-            event("quality_alarm", message, **_quality_fields(host, alarm), kind=alarm.kind)
-    for place, alarm in told.items():
-        if place not in now:
-            message = f"{host}: {where_of(alarm.unit, alarm.field)} is as it was"
-            event("quality_ended", message, **_quality_fields(host, alarm))
-    return now.keys() != told.keys()
-
-
-def _quality_fields(host: str, alarm: Alarm) -> dict[str, str]:
-    return {"host": host, "handler": handler_of(alarm.unit), "field": alarm.field or "(rows)"}
+    told = [{(one.unit, one.field): one for one in alarms(before)} for before in known]
+    begun = [one for place, one in now.items() if not any(place in before for before in told)]
+    over = [one for place, one in told[0].items() if place not in now and all(place in old for old in told)]
+    for alarm in begun:
+        event(
+            "quality_alarm",
+            host=host,
+            handler=handler_of(alarm.unit),
+            field=alarm.field or "(rows)",
+            kind=alarm.kind,
+            reason=alarm.sentence,
+        )
+    for alarm in over:
+        field = alarm.field or "(rows)"
+        event("quality_ended", host=host, handler=handler_of(alarm.unit), field=field)
+    return bool(begun or over)

@@ -132,6 +132,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
             raise SpiderError(
                 "Request: its country is not one: give two letters, or what your provider calls it"
             )
+        if self.revisit is not None and not _REVISIT.fullmatch(self.revisit.strip()):
+            raise SpiderError("Request: its revisit is no time: write 1h, auto, auto 10m-7d, or never")
         if self.proxy is not None:
             try:
                 check_asked(self.proxy)
@@ -183,6 +185,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 _PLAIN = Request.__struct_defaults__[2:]  # without url, handler and base
+_REVISIT = re.compile(r"never|(auto\s+[0-9.]+[smhdw]-)?[0-9.]+\s*[smhdw]|auto")
 _COUNTRY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _USER = re.compile(r"(https?:[/\\]{2})([^/?#\\@:]*):?([^/?#\\@]*)@", re.IGNORECASE)
 
@@ -463,7 +466,7 @@ class Moved(Struct, frozen=True, tag="moved"):
         insists on its own spelling. Such a target is not a duplicate, though seen. Nor is one of a page that is
         visited again and again, and leads elsewhere each time."""
         to = self.to
-        if to.record is not None and to.record.start:
+        if to.record is not None and to.record.start and to.record.visits:
             return True
         return to.fingerprint in task.pages or to.url == task.url or to.url in task.hops
 
@@ -473,6 +476,7 @@ class Revisit(Struct, frozen=True, tag="revisit"):
 
     after: float
     record: PageRecord
+    failure: Failure | None = None  # why the visit came to nothing; for the engine only
 
     def task(self, task: Task) -> Task:
         """The task for the next visit. It begins where the last one ended, unless its record says otherwise."""
@@ -485,6 +489,7 @@ Verdict: TypeAlias = Done | Revisit | Retry | Dead | Moved
 
 
 ARCHIVE = "_archive"  # the table of rows that are records of the archive
+CHANGES = "changes"  # the table of rows that say what has changed on pages
 
 
 class Row(Struct, frozen=True):
@@ -515,7 +520,9 @@ class Settlement(Struct, frozen=True):
         False  # nothing was sent for the page: its host gets the turn back, unless others went since
     )
     archived: tuple[Row, ...] = ()  # records for the journal, after the rows; not counted
-    held: str = ""  # why what the page yields is not written: it looks broken. For the engine only
+    # -- for the engine only
+    held: str = ""  # why what the page yields is not written: it looks broken
+    links: bytes = b""  # the digest of its requests
     # -- of the page that was handled, for people to look at
     status: int = 0
     elapsed: float = 0.0  # seconds that its request took

@@ -25,12 +25,16 @@ class PageRecord(Struct, frozen=True, omit_defaults=True):
     interval: float = 0.0  # seconds from then to the next visit, as it was planned
     etag: str = ""
     modified: str = ""  # the header Last-Modified
+    useless: int = 0  # how often in a row the same body had another ETag
     body: bytes = b""  # the digest of the last body
+    links: bytes = b""  # the digest of the requests that its handler yielded, if it yielded no items
+    code: bytes = b""  # the digest of the handler's code: a page is read again when that has changed
     rows: tuple[KeptRow, ...] = ()
     rate: bytes = b""  # how often it changes, as policy/revisit.py writes it down
     gone: int = 0  # how often in a row it was not there any more (404, 410)
     missed: int = 0  # how often in a row a visit failed
     held: int = 0  # how often in a row its items were held back
+    trouble: str = ""  # why the last visit failed
     start: str = ""  # where the next visit begins, if a redirect led here that is not for good
 
     @property

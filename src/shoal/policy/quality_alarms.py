@@ -12,6 +12,8 @@ from shoal.policy.quality_sample import ROWS, FieldSeen, PageSample
 
 _FAR_OFF = 4.0  # standard deviations, and decimal digits …
 _DIGITS = 1.3  # … by which a number is not to be believed at first sight
+_BIT = 0.5  # decimal digits: a number that is not as usual, if others are not, either
+_SUSPECT = 200  # hundredths of evidence: others are not
 _ENOUGH_PAGES = 8  # that a field must have been on, before a page without it is looked at twice
 NEVER = 5  # pages on which a field was always empty, and it is mentioned
 
@@ -31,7 +33,8 @@ class Doubt(Struct, frozen=True):
 
     field: str
     kind: Kind
-    sure: bool  # there is an alarm; otherwise it may be this page alone
+    alarm: bool  # there is an alarm; otherwise it may be this page alone
+    odd: bool  # the page itself is unusual; under an alarm, others are suspects, too
     sentence: str
 
 
@@ -106,27 +109,34 @@ def doubts(quality: Quality, sample: PageSample) -> list[Doubt]:
             continue
         doubt = _doubt(state, seen)
         if doubt is not None:
+            kind, odd = doubt
             told = (
-                sentence(sample.unit, name, state) if state.alarm else _first(sample.unit, name, doubt, seen)
+                sentence(sample.unit, name, state) if state.alarm else _first(sample.unit, name, kind, seen)
             )
-            found.append(Doubt(name, doubt, bool(state.alarm), told))
+            found.append(Doubt(name, kind, bool(state.alarm), odd, told))
     return found
 
 
-def _doubt(state: FieldState, seen: FieldSeen) -> Kind | None:
+def _doubt(state: FieldState, seen: FieldSeen) -> tuple[Kind, bool] | None:
+    """In what way the page is suspect, and whether it is unusual itself."""
     filled = seen.numeric if state.is_number else seen.filled
+    away = 0.0 if seen.number is None else seen.number - state.mean / 1000
     if state.kind == "empty":
-        return "empty" if filled < state.share / 2 else None
-    if state.kind is not None:
-        return state.kind if seen.number is not None else None
-    if not filled and state.pages >= _ENOUGH_PAGES and state.share >= USUAL * state.pages / (state.pages + 1):
-        return "empty"
+        return ("empty", True) if filled < state.share / 2 else None
+    if state.kind is not None:  # which numbers are wrong, nobody can tell
+        return (state.kind, abs(away) > _BIT) if seen.number is not None else None
+    if not filled and (_is_usual(state) or state.evidence >= _SUSPECT):
+        return "empty", True
     if seen.number is None or not state.is_number:
         return None
-    away = seen.number - state.mean / 1000
-    if abs(away) < max(_DIGITS, _FAR_OFF * state.spread):
-        return None
-    return "large" if away > 0 else "small"
+    kind: Kind = "large" if away > 0 else "small"
+    gathers = (state.large if away > 0 else state.small) >= _SUSPECT
+    far = _BIT if gathers else max(_DIGITS, _FAR_OFF * state.spread)
+    return (kind, True) if abs(away) > far else None
+
+
+def _is_usual(state: FieldState) -> bool:
+    return state.pages >= _ENOUGH_PAGES and state.filled >= 100 * USUAL * state.pages
 
 
 def _first(unit: str, field: str, kind: Kind, seen: FieldSeen) -> str:

@@ -54,14 +54,16 @@ def unit_of(spider: str, handler: str, table: str = "") -> str:
     return "/".join(part.replace("/", "|") for part in parts)
 
 
-def samples_of(spider: str, handler: str, rows: Sequence[Row], known: Iterable[str] = ()) -> list[PageSample]:
+def samples_of(
+    spider: str, handler: str, rows: Sequence[Row], known: Iterable[str] = (), usual: str = ""
+) -> list[PageSample]:
     """A sample for each kind of rows. `known`: units of the host; those of the handler without rows on this page have a
-    sample, too."""
+    sample, too. `usual`: the kind of rows that needs no name of its own."""
     prefix = unit_of(spider, handler)
     by_unit: dict[str, list[Mapping[str, Any]]] = {}
     counts: dict[str, int] = {}
     for row in rows:
-        unit = prefix if row.table in ("", handler) else unit_of(spider, handler, row.table)
+        unit = prefix if row.table in ("", handler, usual) else unit_of(spider, handler, row.table)
         counts[unit] = counts.get(unit, 0) + 1
         if counts[unit] <= _LOOKED_AT:
             by_unit.setdefault(unit, []).append(_fields_of(row))

@@ -17,6 +17,7 @@ from shoal.jobs.note import FedBy, handlers_of, write_note
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
+from shoal.policy.revisit import read_pace
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Output, is_database, output_key
 from shoal.sink.objects.object_store import is_object_store
@@ -84,6 +85,7 @@ def check_parts(plan: JobPlan) -> None:
     HostPolicies(plan.settings)
     check_plugins(plan.settings)
     check_cache(plan.settings)
+    check_revisit(plan.settings)
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
@@ -102,6 +104,17 @@ def check_parts(plan: JobPlan) -> None:
         if handler.lane == BROWSER and serves_browser and not available(plan.settings):
             raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
     _check_kinds(plan)
+
+
+def check_revisit(settings: Settings) -> None:
+    for name, text in (
+        ("revisit", settings.revisit),
+        ("revisit_min, revisit_max", f"auto {settings.revisit_min}-{settings.revisit_max}"),
+    ):
+        try:
+            read_pace(text, 1, 2)
+        except ValueError as error:
+            raise SettingsError(f"{name}: {error}") from None
 
 
 def check_cache(settings: Settings) -> None:

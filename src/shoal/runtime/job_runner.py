@@ -30,7 +30,9 @@ from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
+from shoal.engine.quality import Quality
 from shoal.engine.recent import RecentRecorder
+from shoal.engine.revisiting import Revisiting
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
@@ -102,6 +104,7 @@ class JobRunner:
         may_reach: Callable[[str], bool] | None = None,
         trusts_tasks: bool = True,
         hooks: Hooks | None = None,
+        changes: bool = False,
     ) -> None:
         # First of all, as each may be refused, and nothing is open yet.
         self._cache = _cache_of(settings)
@@ -184,6 +187,8 @@ class JobRunner:
             files=self.files,
             archiver=self._archiver,
             cache=self._cache,
+            changes=changes,
+            replaces=sink.writes_first,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -339,8 +344,11 @@ def make_pipeline(
     letters: LetterHooks | None = None,
     archiver: Archiver | None = None,
     cache: ArchiveCache | None = None,
+    changes: bool = False,
+    replaces: bool = False,
 ) -> Pipeline:
-    """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
+    """The steps of a page's path, in their order. `browser`: there is one to open pages with. `changes`: somebody wants
+    to know what has changed on pages that are visited again. `replaces`: rows go where there may be older ones."""
     challenges = Challenges(settings, browser=browser)
     escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
     judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
@@ -382,6 +390,9 @@ def make_pipeline(
             rng=rng,
         )
     inner = make_inner(logins=logins, archiver=archiver, cache=cache)
+    revisits = Revisiting(
+        spider, settings, hosts=hosts, admission=admission, clock=clock, rng=rng, changes=changes
+    )
     handling = Handling(
         spider,
         settings,
@@ -393,6 +404,8 @@ def make_pipeline(
         inner=inner,
         downloads=Downloads(settings, inner, files, tally) if files is not None else None,
         collecting=collecting,
+        is_standing=revisits.is_standing,
+        quality=Quality(spider, settings, hosts, replaces=replaces),
     )
     return Pipeline(
         settings,
@@ -409,6 +422,7 @@ def make_pipeline(
         tally=tally,
         recorder=recorder,
         routes=routes,
+        revisits=revisits,
         clock=clock,
         state=state,
         letters=letters,

@@ -40,6 +40,7 @@ from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.sink import Sink, open_sink
+from shoal.sink.outputs import takes_changes
 from shoal.spider import debugging
 from shoal.spider.schemas import columns_of
 from shoal.spider.served_spiders import ServedSpiders
@@ -194,7 +195,10 @@ class CrawlWorker(Worker):
         frontier: Frontier,
         sink: Sink,
         tracing: Tracing | None = None,
+        *,
+        changes: bool = False,
     ) -> None:
+        """`changes`: the output takes what has changed on pages."""
         traffic = Traffic()
         self._hooks = ProcessHooks()
         self._runner = JobRunner(
@@ -206,6 +210,7 @@ class CrawlWorker(Worker):
             traffic=traffic,
             tracing=tracing,
             hooks=self._hooks.of(spider, settings),
+            changes=changes,
         )
         self._job = OneJob(frontier, self._runner, settings)
         super().__init__(frontier, self._job, settings, traffic)
@@ -296,7 +301,7 @@ class FleetWorker(Worker):
 
 def backlog_of(job: Job) -> Backlog:
     c = job.counters
-    ended = c.done + c.dead + c.merged
+    ended = c.done + c.dead + c.merged + c.waiting
     return Backlog(job.spec.name, c.pending, max(0, c.admitted - job.fed), ended, feeding=not job.fed_all)
 
 
@@ -312,7 +317,8 @@ async def serve(plan: WorkerPlan, guidance: Guidance | None = None, report: Repo
             await stack.enter_async_context(EventBook(frontier))
             [spider] = spiders.values()
             sink = open_sink(crawl.output, job=crawl.job, settings=crawl.settings, columns=columns_of(spider))
-            worker = CrawlWorker(crawl.job, spider, crawl.settings, frontier, sink, tracing)
+            changes = takes_changes(crawl.output)
+            worker = CrawlWorker(crawl.job, spider, crawl.settings, frontier, sink, tracing, changes=changes)
         else:
             await stack.enter_async_context(present(frontier, "worker", spiders.names, plan.store))
             worker = FleetWorker(plan, spiders, frontier, tracing)

@@ -220,6 +220,16 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_redirects: Count = 10
     handle_status: list[int] = []  # error statuses that go to the handler all the same
 
+    # -- pages that are visited again and again
+    revisit: str = ""  # when: "1h", "auto" or "auto 10m-7d", as often as they change; "": never
+    revisit_min: str = "5m"  # with auto: never sooner
+    revisit_max: str = "30d"  # … and never later
+    revisit_budget: Count = 0  # requests a day and host for pages visited before; 0: what its limits allow
+    once: bool = False  # the crawl ends when no page is due, though some wait for their next visit
+
+    # -- rows that may be broken
+    quality: Literal["hold", "warn", "off"] = "hold"  # what is done with rows that are not as they were
+
     # -- rows
     row_fields: list[RowField] = []  # what rows of a crawl without code have besides; "all": everything
     extract: list[ExtractKind] = []  # what a crawl without code writes instead of a row a page

@@ -78,6 +78,12 @@ class CrawlSettings(TypedDict, total=False):
     file_timeout: float
     max_redirects: int
     handle_status: list[int]
+    revisit: str
+    revisit_min: str
+    revisit_max: str
+    revisit_budget: int
+    once: bool
+    quality: Literal["hold", "warn", "off"]
     row_fields: list[RowField]
     extract: list[ExtractKind]
     max_text: int

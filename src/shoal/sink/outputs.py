@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SinkError, UsageError
-from shoal.model import ARCHIVE
+from shoal.model import ARCHIVE, CHANGES
 
 if TYPE_CHECKING:
     from shoal.model import Row
@@ -150,6 +150,11 @@ def read_output(output: Output, *, stored: bool = False) -> tuple[Place, ...]:
         return ()
     given = [output] if isinstance(output, str | Path) else output
     return tuple(_read(os.fspath(one), stored) for one in given)
+
+
+def takes_changes(output: Output) -> bool:
+    """Whether a place is for what has changed on pages that are visited again."""
+    return any(place.item == CHANGES for place in read_output(output, stored=True))
 
 
 def _read(text: str, stored: bool) -> Place:
