@@ -37,9 +37,10 @@ _EMPTY_ENOUGH = 600  # hundredths of evidence: 8 pages that are all empty, of a 
 _RANGE_ENOUGH = 700
 _MARGIN = 1.5  # times the highest evidence that was chance
 _TOLERATED, _BROKEN = 0.6, 0.1  # shares of the usual number of filled pages that are compared
-_OFTEN = 0.25  # share of pages: a field that is filled more rarely is not watched
+_OFTEN = 0.5  # share of pages: a field that is filled more rarely is not watched
 USUAL = 0.9  # … than this is usually filled
 _ENOUGH_PAGES = 4
+_PAGES_BEFORE = 60  # at most, that a new field is known not to have been on
 _MOST_PAGES = 600  # that the past weighs
 _WEIGHT_OF_AGAIN = 0.25  # of a page that was empty a moment ago, and still is
 _NUMERIC = 0.9  # share of filled pages: the field is a number
@@ -52,6 +53,7 @@ _GUESSES, _GUESS = (
 )  # numbers that a first guess of the spread weighs, and the sum of their squares
 _MOST_EVIDENCE, _LEAST_EVIDENCE = 1.0, -2.0  # of one number
 _FORGET_PEAK = 0.98  # a day
+_SOON = 3600.0  # seconds in which nobody mends a spider
 _ACCEPTED = 40  # pages in a row that a person accepts with one word
 _DAY = 86_400.0
 _MOST = 60_000
@@ -84,6 +86,7 @@ class FieldState(Struct, frozen=True, array_like=True):
     now_mean: int = 0
     alarm: int = 0  # 1: empty, 2: large, 3: small
     since: int = 0  # when the alarm began
+    run: int = 0  # … and in which run
     unnamed: int = 0  # 1: the handler's code was changed, and no row has had the field since
 
     @property
@@ -175,6 +178,8 @@ def _settled(state: FieldState) -> FieldState:
 def _observed(state: UnitState, sample: PageSample, taken: list[str]) -> UnitState:
     seen, fields, unwatched = sample.fields, dict(state.fields), 0
     has_rows = seen[ROWS].filled > 0
+    # Pages without a new field are known, too: it may be one of a category that comes last.
+    before = min(fields[ROWS].filled // 100, _PAGES_BEFORE) if ROWS in fields else 0
     room, letters = FIELDS - len(taken), _NAMES - sum(map(len, taken))
     letters -= sum(map(len, fields))
     for name in seen:
@@ -183,7 +188,7 @@ def _observed(state: UnitState, sample: PageSample, taken: list[str]) -> UnitSta
                 unwatched += 1
                 continue
             letters -= len(name)
-            fields[name] = FieldState(now=round(1000 * seen[name].filled))
+            fields[name] = FieldState(pages=before, now=round(1000 * seen[name].filled))
     for name, one in fields.items():
         if name == ROWS or has_rows:
             fields[name] = _field(one, seen.get(name, _MISSING), sample, settled=state.settled)
@@ -207,30 +212,46 @@ def _field(old: FieldState, seen: FieldSeen, sample: PageSample, *, settled: boo
         new_numeric=min(old.new_numeric + round(100 * seen.numeric), _MOST),
     )
     if seen.number is not None:
-        state = _measured(state, seen.number, settled=settled, at=sample.at)
-    return _weighed(state, filled, again=sample.again, settled=settled, at=sample.at)
+        state = _measured(state, seen.number, sample, settled=settled)
+    return _weighed(state, filled, sample, settled=settled)
 
 
-def _weighed(state: FieldState, filled: float, *, again: bool, settled: bool, at: float) -> FieldState:
+def _weighed(state: FieldState, filled: float, sample: PageSample, *, settled: bool) -> FieldState:
     """Adds the evidence of being empty."""
     usual = min(state.share, 0.995)
     if state.alarm in (2, 3):
         return state  # one at a time
     if not state.alarm and (usual < _OFTEN or state.pages < _ENOUGH_PAGES):
         return _learnt(state)
-    speaks = math.log((1 - _BROKEN * usual) / (1 - _TOLERATED * usual)) * (_WEIGHT_OF_AGAIN if again else 1.0)
-    against = math.log(_BROKEN / _TOLERATED)
-    evidence = max(0, state.evidence + round(100 * ((1 - filled) * speaks + filled * against)))
+    speaks = math.log((1 - _BROKEN * usual) / (1 - _TOLERATED * usual))
+    speaks *= (1 - filled) * (_WEIGHT_OF_AGAIN if sample.again else 1.0)
+    step = round(100 * (speaks + filled * math.log(_BROKEN / _TOLERATED)))
+    evidence = min(max(0, state.evidence + step), _MOST)
     if state.alarm:
-        if evidence == 0:  # as before; what was broken is not learnt
-            return ended(state)
-        return replace(state, evidence=min(evidence, _EMPTY_ENOUGH))
-    state = replace(state, evidence=min(evidence, _MOST), top=max(state.top, min(evidence, _MOST)))
+        state = replace(
+            state, evidence=min(evidence, _EMPTY_ENOUGH), top=min(state.top + max(0, step), _MOST)
+        )
+        return _ended_by_itself(state, sample) if evidence == 0 else state
+    state = replace(state, evidence=evidence, top=max(state.top, evidence))
     if evidence == 0:
         return _learnt(state)
-    if settled and evidence >= enough(state):
-        return replace(state, alarm=1, since=int(at), evidence=min(evidence, _EMPTY_ENOUGH))
-    return state
+    return _alarmed(state, 1, sample) if settled and evidence >= enough(state) else state
+
+
+def _alarmed(state: FieldState, alarm: int, sample: PageSample) -> FieldState:
+    return replace(state, alarm=alarm, since=int(sample.at), run=sample.job)
+
+
+def _ended_by_itself(state: FieldState, sample: PageSample) -> FieldState:
+    """What was broken is not learnt. But if all is well again in the same run, or soon, nobody has mended anything: it
+    was a longer run of such pages than ever before."""
+    soon = sample.at - state.since < _SOON
+    if state.run != sample.job or (sample.revisit and not soon):
+        return ended(state)
+    peak, range_peak = max(state.peak, state.top), max(state.range_peak, state.range_top)
+    if state.kind == "empty":
+        return replace(ended(state), peak=peak)
+    return replace(ended(state), range_peak=range_peak)
 
 
 def enough(state: FieldState) -> float:
@@ -238,38 +259,48 @@ def enough(state: FieldState) -> float:
     return max(_EMPTY_ENOUGH, _MARGIN * state.peak)
 
 
-def _measured(state: FieldState, size: float, *, settled: bool, at: float) -> FieldState:
+def _measured(state: FieldState, size: float, sample: PageSample, *, settled: bool) -> FieldState:
     """Adds the evidence of numbers that are too large or too small."""
-    fresh = not state.numeric and not state.now_mean
-    state = replace(
-        state,
-        now_mean=round(1000 * size if fresh else state.now_mean + (1000 * size - state.now_mean) / 4),
-    )
+    lately = 1000 * size if not state.numeric else state.now_mean + (1000 * size - state.now_mean) / 4
+    state = replace(state, now_mean=round(lately))
     known = state.numeric / 100
     if not state.is_number or state.alarm == 1:
         return state if state.alarm else _averaged(state, size, known)
-    variance = (state.spread**2 * known + _GUESS) / (known + _GUESSES)
-    gain = (_FAR - _NEAR) / variance
-    away, middle = size - state.mean / 1000, (_NEAR + _FAR) / 2
-
-    def added(evidence: int, away: float) -> int:
-        step = min(_MOST_EVIDENCE, max(_LEAST_EVIDENCE, gain * (away - middle)))
-        return min(max(0, evidence + round(100 * step)), _MOST)
-
-    large, small = added(state.large, away), added(state.small, -away)
+    steps = _steps(state, size, known)
+    large, small = (
+        min(max(0, old + step), _MOST) for old, step in zip((state.large, state.small), steps, strict=True)
+    )
     if state.alarm:
-        large, small = min(large, _RANGE_ENOUGH), min(small, _RANGE_ENOUGH)
-        state = replace(state, large=large, small=small)
-        over = (large if state.alarm == 2 else small) == 0
-        return ended(state) if over else state
+        step = steps[state.alarm - 2]
+        state = replace(
+            state,
+            large=min(large, _RANGE_ENOUGH),
+            small=min(small, _RANGE_ENOUGH),
+            range_top=min(state.range_top + max(0, step), _MOST),
+        )
+        over = (large, small)[state.alarm - 2] == 0
+        return _ended_by_itself(state, sample) if over else state
     highest = max(large, small)
     state = replace(state, large=large, small=small, range_top=max(state.range_top, highest))
     limit = max(_RANGE_ENOUGH, _MARGIN * state.range_peak)
     if settled and highest >= limit:
-        return replace(state, alarm=2 if large >= small else 3, since=int(at))
+        return _alarmed(state, 2 if large >= small else 3, sample)
     if highest == 0:
         state = replace(state, range_peak=max(state.range_peak, state.range_top), range_top=0)
     return _averaged(state, size, known) if highest < limit / 2 or not settled else state
+
+
+def _steps(state: FieldState, size: float, known: float) -> tuple[int, int]:
+    """The evidence of one number, in hundredths: of being too large, of being too small."""
+    variance = (state.spread**2 * known + _GUESS) / (known + _GUESSES)
+    gain, middle = (_FAR - _NEAR) / variance, (_NEAR + _FAR) / 2
+    away = size - state.mean / 1000
+    large, small = gain * (away - middle), gain * (-away - middle)
+    return _bounded(large), _bounded(small)
+
+
+def _bounded(step: float) -> int:
+    return round(100 * min(_MOST_EVIDENCE, max(_LEAST_EVIDENCE, step)))
 
 
 def _averaged(state: FieldState, size: float, known: float) -> FieldState:
@@ -297,7 +328,7 @@ def _unsaid(state: FieldState) -> FieldState:
 
 def ended(state: FieldState) -> FieldState:
     """Without alarm and evidence; nothing is learnt."""
-    return replace(_unsaid(state), large=0, small=0, range_top=0, alarm=0, since=0)
+    return replace(_unsaid(state), large=0, small=0, range_top=0, alarm=0, since=0, run=0)
 
 
 def accepted(state: FieldState) -> FieldState:
