@@ -155,20 +155,20 @@ def is_second_look(task: Task) -> bool:
     return any(failure.kind == SECOND_LOOK for failure in task.history)
 
 
-def _was_so(before: Sequence[tuple[str, Mapping[str, Any]]], doubt: Doubt, sample: PageSample) -> bool:
+def _was_so(before: Sequence[Mapping[str, Any]], doubt: Doubt, sample: PageSample) -> bool:
     """Whether the page was like this at its last visit already."""
     if doubt.field == ROWS or not before:
         return False
-    values = [_value(fields, doubt.field) for _, fields in before]
+    values = [_value(fields, doubt.field) for fields in before]
     if doubt.kind == "empty":
         return not any(map(is_filled, values))
     size, now = _size_before(before, doubt.field), sample.fields[doubt.field].number
     return size is not None and now is not None and abs(size - now) < _ALIKE
 
 
-def _size_before(before: Sequence[tuple[str, Mapping[str, Any]]], name: str) -> float | None:
+def _size_before(before: Sequence[Mapping[str, Any]], name: str) -> float | None:
     """The mean logarithm of a number at the page's last visit."""
-    sizes = [size for _, fields in before if (size := size_of(_value(fields, name))) is not None]
+    sizes = [size for fields in before if (size := size_of(_value(fields, name))) is not None]
     return sum(sizes) / len(sizes) if sizes else None
 
 

@@ -19,6 +19,7 @@ from shoal.testing.conformance.counting import Counting
 from shoal.testing.conformance.domains import Domains
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
+from shoal.testing.conformance.following import FollowedPages
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
 from shoal.testing.conformance.rejecting import Rejecting
@@ -35,6 +36,7 @@ class FrontierConformance(
     Domains,
     Settling,
     Revisiting,
+    FollowedPages,
     Counting,
     Rejecting,
     Leases,
