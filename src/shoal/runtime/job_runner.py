@@ -31,6 +31,7 @@ from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
+from shoal.engine.quality import Quality
 from shoal.engine.recent import RecentRecorder
 from shoal.engine.revisiting import Revisiting
 from shoal.engine.served import Pages
@@ -192,6 +193,7 @@ class JobRunner:
             cache=self._cache,
             wanted=wanted,
             webhooks=self._webhooks,
+            replaces=sink.writes_first,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -350,9 +352,10 @@ def make_pipeline(
     cache: ArchiveCache | None = None,
     wanted: Wanted = NOTHING_MORE,
     webhooks: Webhooks | None = None,
+    replaces: bool = False,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with. `wanted`: what the
-    output takes besides items."""
+    output takes besides items. `replaces`: rows go where there may be older ones."""
     challenges = Challenges(settings, browser=browser)
     escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
     judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
@@ -409,6 +412,7 @@ def make_pipeline(
         downloads=Downloads(settings, inner, files, tally) if files is not None else None,
         collecting=collecting,
         is_standing=revisits.is_standing,
+        quality=Quality(spider, settings, hosts, replaces=replaces),
     )
     return Pipeline(
         settings,

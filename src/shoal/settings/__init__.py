@@ -231,6 +231,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     changes_ignore: list[str] = []  # fields of items that make no change, such as a time
     history_keep: str = ""  # how long databases keep old versions of rows: "90d"; "": for ever
 
+    # -- rows that may be broken
+    quality: Literal["hold", "warn", "off"] = "hold"  # what is done with rows that are not as they were
+
     # -- rows
     row_fields: list[RowField] = []  # what rows of a crawl without code have besides; "all": everything
     extract: list[ExtractKind] = []  # what a crawl without code writes instead of a row a page

@@ -85,6 +85,7 @@ class CrawlSettings(TypedDict, total=False):
     once: bool
     changes_ignore: list[str]
     history_keep: str
+    quality: Literal["hold", "warn", "off"]
     row_fields: list[RowField]
     extract: list[ExtractKind]
     max_text: int
