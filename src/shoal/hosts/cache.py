@@ -11,7 +11,7 @@ others must know right away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -189,7 +189,7 @@ class HostCache:
         policies = terms.policies.observe(terms.policies.decode(state.policies), unwritten)
         view = HostView(
             record.version,
-            state.with_errors([seen.kind for seen in unwritten if seen.blames_host]).with_looks(unwritten),
+            _with_seen(state, unwritten),
             record.valve,
             self._rules.robots(state),
             policies,
@@ -274,6 +274,8 @@ class HostCache:
             view.state = view.state.with_errors([seen.kind])
         if seen.look is not None:
             self._look(host, view, seen, seen.look)
+        if seen.visit is not None:
+            view.state = view.state.with_visits([seen])
         self._unwritten_since.setdefault(host, self._clock.monotonic())
         if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
             self._to_flush.add(host)
@@ -329,8 +331,7 @@ class HostCache:
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
             view.unmarked = _marks(view.state) != _marks(state)
-            seen_since = replace(state, errors=view.state.errors, patterns=view.state.patterns)
-            view.state, view.valve = _marked_like(view, seen_since), valve
+            view.state, view.valve = _marked_like(view, _seen_like(view, state)), valve
             return
         # Another process wrote first: add the observations to its record.
         view.unwritten = [*batch, *view.unwritten]
@@ -373,6 +374,17 @@ class HostCache:
 
     def _with(self, record: HostRecord, state: HostState) -> HostRecord:
         return self._rules.applied(record, self._standing.applied(record.name, state), self._clock.now())
+
+
+def _with_seen(state: HostState, seen: Sequence[Observation]) -> HostState:
+    failures = [one.kind for one in seen if one.blames_host]
+    return state.with_errors(failures).with_looks(seen).with_visits(seen)
+
+
+def _seen_like(view: HostView, state: HostState) -> HostState:
+    """The state with what the view has seen, also since it was written."""
+    known = view.state
+    return replace(state, errors=known.errors, patterns=known.patterns, revisits=known.revisits)
 
 
 def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin], Set[str]]:

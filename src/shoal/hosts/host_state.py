@@ -16,6 +16,7 @@ from shoal.policy.compose import States, origins_of, state_name
 from shoal.policy.escalation import Pattern, Patterns, observe, reason
 from shoal.policy.host_table import NOTHING
 from shoal.policy.protocol import Observation
+from shoal.policy.revisit import NO_PLAN, RevisitPlan, with_visit
 from shoal.settings import HostSettings
 from shoal.text import UNREADABLE
 
@@ -107,6 +108,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     patterns: Patterns = {}  # of URLs whose pages may need a browser
     visit_until: float = 0.0  # its valve is shut for a request without a lease (RobotsVisits)
     visits_from: float = 0.0  # when there may be another one
+    revisits: RevisitPlan = NO_PLAN  # of its pages that are visited again and again
 
     def origin(self, scheme: str) -> OriginState:
         return self.origins.get(scheme, _NEVER_ASKED)
@@ -135,6 +137,13 @@ class HostState(Struct, frozen=True, omit_defaults=True):
             if seen.look is not None:
                 patterns = observe(patterns, seen.look, seen.ended)
         return self if patterns is self.patterns else msgspec.structs.replace(self, patterns=patterns)
+
+    def with_visits(self, observations: Iterable[Observation]) -> HostState:
+        plan = self.revisits
+        for seen in observations:
+            if seen.visit is not None:
+                plan = with_visit(plan, seen.visit, seen.ended)
+        return self if plan is self.revisits else msgspec.structs.replace(self, revisits=plan)
 
 
 encode_state = msgspec.msgpack.Encoder().encode
