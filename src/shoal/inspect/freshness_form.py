@@ -34,7 +34,7 @@ def freshness_dict(freshness: Freshness | None, now: float) -> dict[str, Any] | 
 
 
 def visits_over_time(history: History) -> dict[str, Any]:
-    return {"interval": history.interval, "points": [_point(point) for point in history.points()]}
+    return {"interval": history.interval, "points": [_point(point) for point in history.finest_points()]}
 
 
 def _point(point: Point) -> dict[str, Any]:

@@ -86,8 +86,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if said := left_over(view.job):
         facts.append(("left", Text(said, "yellow")))
     elif left := remaining(view.job):
-        what = " still to fetch" if view.freshness is None else " still to visit"
-        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (what, "dim"))))
+        to_do = " still to fetch" if view.freshness is None else " still to visit"
+        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (to_do, "dim"))))
     return facts
 
 
