@@ -65,7 +65,7 @@ def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
     assert "--store" in str(error)
 
 
-@pytest.mark.parametrize("name", ["schema5.sql", "schema6.sql"])
+@pytest.mark.parametrize("name", ["schema5.sql", "schema6.sql", "schema7.sql"])
 async def test_a_file_of_an_earlier_version_is_brought_up_to_date(path: Path, name: str) -> None:
     load_sqlite(name, path)
     for _ in range(2):  # the second time there is nothing to do

@@ -40,6 +40,7 @@ from shoal.cli import (
     submit,
     try_page,
     up,
+    webhook,
     worker,
 )
 from shoal.cli.suggestions import better_message
@@ -91,6 +92,7 @@ app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
 app.add_typer(dead.app, name="dead")
 app.add_typer(rejected.app, name="rejected")
+app.add_typer(webhook.app, name="webhook")
 app.add_typer(store.app, name="store")
 app.command("shell")(shell.shell)
 app.command("fetch")(fetch.fetch)

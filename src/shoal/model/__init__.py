@@ -29,6 +29,7 @@ from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute of a function with the name that it is registered under
+HANDLER_CODE = "shoal_code"  # the attribute of a function with what it was made from, if that is no Python
 COOKIE_MARK = "\x01"  # begins what a task keeps of a redirect's cookie that is in the store; no header has it
 REJECTED = "rejected"  # the kind of a dead letter that is an item
 DOUBT = "proxy_doubt"  # the kind of a failure that is the fault of a proxy or of the host
@@ -312,6 +313,18 @@ def is_items_host(host: str) -> bool:
     return host.startswith(_ITEMS_OF)
 
 
+_WEBHOOK = "webhook "
+
+
+def webhook_host(number: int) -> str:
+    """The host key of what is delivered to that webhook, from 1. It is no host of the crawl, like those of items."""
+    return items_of(f"{_WEBHOOK}{number}")
+
+
+def is_webhook_host(host: str) -> bool:
+    return host.startswith(_ITEMS_OF + _WEBHOOK)
+
+
 class ItemNote(Struct, frozen=True, omit_defaults=True):
     """What is known about an item that was rejected, besides what the task has: page, handler, meta, reason."""
 
@@ -489,7 +502,7 @@ Verdict: TypeAlias = Done | Revisit | Retry | Dead | Moved
 
 
 ARCHIVE = "_archive"  # the table of rows that are records of the archive
-CHANGES = "changes"  # the table of rows that say what has changed on pages
+CHANGES = "changes"  # the table of rows that say what has changed since the last visit of a page
 
 
 class Row(Struct, frozen=True):
@@ -503,6 +516,9 @@ class Row(Struct, frozen=True):
     ident: str = ""  # … and their values
     at: float = 0.0  # when its page was asked for, in the frontier's time
     meta: int = 0  # how many bytes of it, before the final "}\n", the setting row_meta has added
+    # -- of a page that is visited again
+    place: int | None = None  # among all items of its page, if only some of them are written
+    touch: bool = False  # it was there before, and is unchanged: only the time when it was checked moves
 
 
 class Settlement(Struct, frozen=True):
@@ -519,7 +535,9 @@ class Settlement(Struct, frozen=True):
     unsent: bool = (
         False  # nothing was sent for the page: its host gets the turn back, unless others went since
     )
-    archived: tuple[Row, ...] = ()  # records for the journal, after the rows; not counted
+    archived: tuple[
+        Row, ...
+    ] = ()  # records, changes and touches for the journal, after the rows; not counted
     # -- for the engine only
     held: str = ""  # why what the page yields is not written: it looks broken
     links: bytes = b""  # the digest of its requests

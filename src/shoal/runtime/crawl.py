@@ -53,7 +53,7 @@ from shoal.sink import Output, Sink, make_journal, open_sink
 from shoal.sink.file_sink import FileSink
 from shoal.sink.journals import Several
 from shoal.sink.jsonl import MemoryJournal
-from shoal.sink.outputs import expand, read_output, takes_changes, with_archive
+from shoal.sink.outputs import expand, read_output, wanted_by, with_archive
 from shoal.sink.own import OwnSink
 from shoal.spider import debugging
 from shoal.spider.arguments import job_name
@@ -210,9 +210,9 @@ async def _run(
             can_resume()
         workers: CrawlWorker | Supervisor
         if sink is not None:
-            changes = takes_changes(plan.output)
+            wanted = wanted_by(plan.output)
             workers = CrawlWorker(
-                plan.job, plan.spider, plan.settings, frontier, sink, tracing, changes=changes
+                plan.job, plan.spider, plan.settings, frontier, sink, tracing, wanted=wanted
             )
             admission = workers.admission
         else:

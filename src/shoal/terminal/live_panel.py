@@ -101,12 +101,11 @@ def frame(content: RenderableType, title: Text) -> Panel:
 
 
 def _progress(view: View) -> RenderableType:
-    times = Text(humanize.duration(view.elapsed))
-    if view.freshness is None:
-        times.append("  ETA ", "dim").append(humanize.duration(view.eta), "bold")
-    elif view.eta and remaining(view.job):  # it never ends
-        times.append("  caught up in ", "dim").append(humanize.duration(view.eta), "bold")
-    return bar(view.job, times, view.freshness)
+    ends: tuple[tuple[str, str], ...] = (("  ETA ", "dim"), (humanize.duration(view.eta), "bold"))
+    if view.freshness is not None:  # it never ends
+        behind = view.eta if remaining(view.job) else None
+        ends = (("  caught up in ", "dim"), (humanize.duration(behind), "bold")) if behind else ()
+    return bar(view.job, Text.assemble(humanize.duration(view.elapsed), *ends), view.freshness)
 
 
 def bar(job: Job, beside: Text, freshness: Freshness | None = None) -> RenderableType:

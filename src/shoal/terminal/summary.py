@@ -12,8 +12,8 @@ from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.freshness import in_words, is_late, results_in_words
-from shoal.inspect.freshness_form import freshness_dict
 from shoal.inspect.job import View, left_over, remaining
+from shoal.inspect.json_form import freshness_dict
 from shoal.model import counts
 from shoal.terminal.live_panel import frame
 from shoal.text import command
@@ -86,8 +86,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if said := left_over(view.job):
         facts.append(("left", Text(said, "yellow")))
     elif left := remaining(view.job):
-        to_do = " still to fetch" if view.freshness is None else " still to visit"
-        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (to_do, "dim"))))
+        todo = " still to fetch" if view.freshness is None else " still to visit"
+        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (todo, "dim"))))
     return facts
 
 
@@ -121,6 +121,9 @@ def _counted(job: Job) -> list[tuple[str, Text]]:
         facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
     if costs := counts.costs_in_words(job.counts, job.counters.done):
         facts.append(("cost", Text(humanize.printable(costs))))
+    if webhooks := counts.webhooks(job.counts):
+        told = ", ".join(f"{humanize.count(number)} {what}" for what, number in webhooks.items())
+        facts.append(("webhooks", Text(told)))
     if dropped := counts.dropped(job.counts):
         facts.append(("dropped", Text(humanize.by_count(dropped), "yellow")))
     return facts
@@ -177,7 +180,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "over_budget": counters.over_budget,
         "links_cut": counters.links_cut,
         "left": left_over(view.job) or None,
-        "freshness": freshness_dict(view.freshness, view.now),
+        "freshness": freshness_dict(view.freshness),
         "pages": report.pages,
         "handled": report.handled,
         "retries": report.retries,

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from shoal.admit.identity import registrable_domain
 from shoal.errors import UsageError
-from shoal.frontier.redis.codec import as_text
+from shoal.frontier.redis.codec import as_text, decode_delayed
 from shoal.frontier.redis.jobs import MOST, VALVE
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
@@ -171,7 +171,7 @@ async def host_queues(shards: Shards, host: str) -> Sequence[HostQueue]:
     pending: Counter[int] = Counter()
     for line, _, length in read_lists(record):
         pending[line] += length
-    waiting = Counter(int.from_bytes(entry[:6], "little") for entry in delayed)
+    waiting = Counter(decode_delayed(entry).line for entry in delayed)
     jobs = await job_names(shards)
     found = [
         (line // LANES_PER_JOB, HostQueue(jobs[line // LANES_PER_JOB], lane, pending[line], waiting[line]))

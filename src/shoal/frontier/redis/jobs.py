@@ -352,10 +352,23 @@ async def _clear_shard(shards: Shards, shard: int, number: int) -> None:
     cursor = "0"
     while (cursor := as_str(await shards.run("clear_leases", shard, [number, cursor]))) != "0":
         pass
+    await _clear_later(shards, shard, number)
     while await shards.run("clear_hosts", shard, [number]):
         pass
     while await shards.run("clear_sets", shard, [number]):
         pass
+
+
+async def _clear_later(shards: Shards, shard: int, number: int) -> None:
+    cursor: object = "0"
+    while cursor != b"0":
+        [_, [cursor, flat]] = await shards.look(
+            shard, ("HSCAN", f"jobhosts:{number}", cursor, "COUNT", _PAGE * 5)
+        )
+        names, at = list(map(as_str, flat[::2])), 0
+        while names:
+            done, at = map(int, await shards.run("clear_later", shard, [number, names, at]))
+            del names[:done]
 
 
 async def journal_length(shards: Shards, job: str, key: str) -> int | None:

@@ -21,7 +21,7 @@ from shoal.frontier.redis.outbox import encode_payload
 from shoal.frontier.redis.rows import Part
 from shoal.frontier.redis.shards import Shards
 from shoal.frontier.values import Added, Settled, total
-from shoal.model import Dead, Done, Failure, Moved, Retry, Settlement, Task
+from shoal.model import Dead, Done, Failure, Moved, Retry, Revisit, Settlement, Task
 
 _AGAIN = b"again"
 _AT_ONCE = 1000  # pages and the tasks they found
@@ -209,7 +209,9 @@ class _Outcome:
 
 def _adds(settlement: Settlement) -> bool:
     """Whether it adds to the store. The script has the same rule."""
-    return bool(settlement.found or settlement.rejected) or isinstance(settlement.verdict, Dead)
+    verdict = settlement.verdict
+    first_visit = isinstance(verdict, Revisit) and settlement.lease.task.record is None
+    return bool(settlement.found or settlement.rejected) or first_visit or isinstance(verdict, Dead)
 
 
 Words = Mapping[int, Mapping[str, int]]  # job's number → handler → its number
@@ -267,6 +269,9 @@ class Encoder:
         match settlement.verdict:
             case Done():
                 return "done" if task.item is None else "item", []
+            case Revisit(after) as revisit:
+                item = as_text(encode_item(revisit.task(task), words[task.handler]))
+                return "revisit", [after, item, task.record is None]
             case Dead(failure, snapshot):
                 return "dead", [_last(task, failure, words), failure.kind, as_text(encode_snapshot(snapshot))]
             case Retry() as retry:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.admit.sending import typed_url
 from shoal.errors import SpiderError, UrlError
-from shoal.model import DEFAULT_LANE, Request
+from shoal.model import DEFAULT_LANE, HANDLER_CODE, Request
 from shoal.spider.declared.extracting import Item, each_scopes, fields_of, read_item
 from shoal.spider.declared.file_model import (
     FieldLike,
@@ -177,6 +177,7 @@ def _add_handlers(
         function = _imported(table.function) if table.function else _function(table, site.name, links)
         if not table.function:
             function.__name__ = function.__qualname__ = f"{prefix}{name}"  # as logs name it
+            setattr(function, HANDLER_CODE, repr(table))
         made = spider.add_handler(
             function,
             name=f"{prefix}{name}",
@@ -188,6 +189,7 @@ def _add_handlers(
             country=table.country or "",
             wait_for=table.wait_for or "",
             files=keys_of(table.files),
+            revisit=table.revisit or "",
         )
         if table.fields:
             spider.handlers[made.name] = replace(made, schemas=(_schema(made, table),))

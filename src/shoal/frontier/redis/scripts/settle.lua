@@ -7,7 +7,7 @@
 --         name of the writer's turn }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
 --         condition does not hold, and nothing has changed
--- full    fails if it adds tasks or dead letters; otherwise it runs
+-- full    fails if it adds tasks, dead letters or records of pages; otherwise it runs
 -- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
 --         journal's length grows with the settlements whose rows it holds
 -- uses    base counting watch domains hosts seen admit leases arrive
@@ -22,6 +22,7 @@ for i = 1, #batch do
   tokens[i] = s[TOKEN]
   tokens.unsent[s[TOKEN]] = s[REJECTED + 1]
   adds = adds or s[FOUND] or s[OTHERS] or s[REJECTED] or s[VERDICT] == 'dead'
+    or s[VERDICT] == 'revisit' and s[ARGUMENTS][3]
 end
 if adds then needs_room() else though_full() end
 
@@ -74,6 +75,11 @@ function conclude.retry(number, job, lease, a)
   end
   if counts then count(number, 'retried', 1) end
   delay(lease[HOST], line_of(number, lane), priority, item, now + after)
+end
+
+-- a: seconds, item, whether this was the first visit.
+function conclude.revisit(_, _, lease, a)
+  delay(lease[HOST], lease[ITS_LINE], lease[PRIORITY], a[2], now + a[1], true)
 end
 
 function conclude.dead(_, _, lease, a)
