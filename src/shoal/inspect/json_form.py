@@ -185,6 +185,7 @@ def host_dict(host: HostView) -> dict[str, Any]:
         "latency": host.latency,
         "timeout": host.limits.timeout,
         "pending": host.pending,
+        "visits": host.visits,
         "errors": host.state.errors,
         "domain": host.domain.name if host.domain is not None else None,
         "robots": _robots_dict(host),
