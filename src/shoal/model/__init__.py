@@ -535,7 +535,9 @@ class Settlement(Struct, frozen=True):
     unsent: bool = (
         False  # nothing was sent for the page: its host gets the turn back, unless others went since
     )
-    archived: tuple[Row, ...] = ()  # records, changes and touches for the journal, after the rows; not counted
+    archived: tuple[
+        Row, ...
+    ] = ()  # records, changes and touches for the journal, after the rows; not counted
     # -- for the engine only
     held: str = ""  # why what the page yields is not written: it looks broken
     links: bytes = b""  # the digest of its requests
