@@ -309,6 +309,13 @@ EVENTS: dict[str, Kind] = {
         "host pattern",
         "pages of {host} like {pattern} are fetched without a browser again",
     ),
+    # -- what handlers yield
+    "quality_alarm": _kind("warning", "host handler field kind reason", "{host}: {reason}"),
+    "quality_ended": _kind(
+        "info",
+        "host handler field",
+        "{host}: {field} of handler {handler} is as it was, or accepted as it is",
+    ),
     # -- store and results
     "store_awaited": _kind(
         "warning",

@@ -114,20 +114,21 @@ class _Board:
             if self._shown.get(name, "" if state == "running" else state) != state or (
                 due and state == "running"
             ):
-                _show_line(one)
+                _show_line(one, seen.now)
             self._shown[name] = state
 
     def end(self, last: Overview) -> None:
         """A line for every job that was open meanwhile."""
         for one in last.jobs:
             if one.job.state in ("running", "paused") or one.job.finished_at >= (self._began or last.now):
-                _show_line(one)
+                _show_line(one, last.now)
 
 
-def _show_line(one: JobView) -> None:
+def _show_line(one: JobView, now: float) -> None:
     from shoal.engine.tally import TallyReport
     from shoal.inspect.job import View
     from shoal.terminal.progress_lines import make_progress
 
-    view = View(one.job, TallyReport(in_flight=one.job.counters.leased), rate=one.rate, eta=one.eta)
+    report = TallyReport(in_flight=one.job.counters.leased)
+    view = View(one.job, report, rate=one.rate, eta=one.eta, freshness=one.freshness, now=now)
     make_progress(sys.stderr, live=False).update(view)

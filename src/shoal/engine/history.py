@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.engine.tally import LATENCY_EDGES
+from shoal.engine.visit_tally import NO_VISITS, VisitTally
 
 FIRST_INTERVAL = 1.0  # seconds
 MOST_SLICES = 400
@@ -36,6 +37,7 @@ class Slice(Struct, frozen=True, array_like=True):
     errors: dict[str, int] = {}  # failures by kind
     latency: tuple[int, ...] = ()  # fetches in each bucket of EDGES, up to the last one that is not 0
     unhandled: int = 0  # pages received less pages handled; may be negative in one slice
+    visits: VisitTally = NO_VISITS  # of pages that are visited again and again
 
     def __add__(self, other: Slice) -> Slice:
         return Slice(
@@ -47,6 +49,7 @@ class Slice(Struct, frozen=True, array_like=True):
             _sum(self.errors, other.errors),
             tuple(a + b for a, b in zip_longest(self.latency, other.latency, fillvalue=0)),
             self.unhandled + other.unhandled,
+            self.visits + other.visits if self.visits and other.visits else self.visits or other.visits,
         )
 
     def __bool__(self) -> bool:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from shoal.engine.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
 from shoal.engine.recent import RecentRecorder
 from shoal.engine.tally import Tally, TallyReport
+from shoal.engine.visit_tally import NO_VISITS
 from shoal.frontier.compare_and_set import TRIES, change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import Job, Note, PastJob
@@ -200,4 +201,5 @@ def _gained(before: TallyReport, after: TallyReport) -> Slice:
         errors,
         coarse([new - count for new, count in zip(after.latency, old, strict=True)]),
         after.pages - before.pages - (after.handled - before.handled),
+        after.visits - before.visits if after.visits else NO_VISITS,
     )

@@ -31,6 +31,7 @@ from shoal.engine.redirects import Redirects
 from shoal.engine.revisiting import Revisiting
 from shoal.engine.sessions import SessionKeeper, Visit
 from shoal.engine.tally import Tally
+from shoal.engine.visit_tally import visit_of
 from shoal.engine.webhooks import Webhooks
 from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
@@ -298,6 +299,8 @@ class Pipeline:
             self._count_rejected(task, settlement.rejected)
         if settlement.unsent and settlement.status:  # without a status, the cache did not have it
             self._tally.from_cache()
+        if (visit := visit_of(settlement)) is not None:
+            self._tally.visited(visit)
         if isinstance(verdict, Revisit) and verdict.failure is not None:
             self._count_failure(settlement, verdict.failure, dead=False)
         elif isinstance(verdict, Done | Revisit):

@@ -47,7 +47,8 @@ from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, VISITS
 from shoal.model.page_record import PageRecord
 from shoal.policy.revisit import NO_PLAN, Pace, RevisitPlan, learned, read_pace, wait
 from shoal.settings import BROWSER, Settings
-from shoal.sink.changes import compare, vanished
+from shoal.sink.changes import compare, touches, vanished
+from shoal.sink.outputs import NOTHING_MORE, Wanted
 from shoal.spider.spider import Handler, Spider
 from shoal.text import one_line
 
@@ -66,7 +67,7 @@ _SHOWN = 200
 
 
 class Revisiting:
-    """`changes`: somebody wants to know what has changed."""
+    """`wanted`: what the output takes besides items."""
 
     def __init__(
         self,
@@ -77,14 +78,15 @@ class Revisiting:
         admission: Admission,
         clock: FrontierClock,
         rng: random.Random,
-        changes: bool = False,
+        wanted: Wanted = NOTHING_MORE,
     ) -> None:
         self._spider = spider
         self._settings = settings
         self._admission = admission
         self._clock = clock
         self._rng = rng
-        self._wants_changes = changes
+        self._wanted = wanted
+        self._ignored = frozenset(settings.changes_ignore)
         self._validators = Validators(hosts, rng)
         self._paces: dict[str, Pace | None] = {}  # by what the settings, handlers and requests say
         self._codes: dict[str, bytes] = {}  # by handler
@@ -186,7 +188,10 @@ class Revisiting:
             named = _validators_in(response)
             useless = self._validators.same_body(task.host, record, named["etag"])
             record = replace(record, useless=useless, etag=named["etag"], modified=named["modified"])
-        return self._again(Settlement(lease, Done()), record, pace, at, host, changed=False)
+        key = self._spider.handler_named(task.handler).key or ()
+        touched = touches(record.rows, at, key) if self._wanted.touches else ()
+        settlement = Settlement(lease, Done(), archived=touched)
+        return self._again(settlement, record, pace, at, host, changed=False)
 
     async def visited(
         self, settlement: Settlement, response: Response, at: float, host: HostView
@@ -199,7 +204,15 @@ class Revisiting:
         before = task.record or PageRecord()
         if settlement.held:
             return self._held(settlement, before, pace, at)
-        compared = compare(before.rows, settlement.rows, url=task.url, job=task.job, at=at)
+        compared = compare(
+            before.rows if before.visits else None,
+            settlement.rows,
+            url=task.url,
+            job=task.job,
+            at=at,
+            ignore=self._ignored,
+            visit=before.visits,
+        )
         changed = compared.changed
         if not settlement.rows and not before.rows:
             changed = before.links != settlement.links
@@ -218,10 +231,13 @@ class Revisiting:
             modified=named["modified"],
         )
         news = compared.changes if task.record is not None else ()
+        touched = compared.touched if self._wanted.touches else ()
         found = settlement.found
         if before.visits or task.record is not None:
             found = tuple(replace(one, record=one.record or _FOUND_LATER) for one in found)
-        settlement = self._told(replace(settlement, rows=compared.rows, found=found), news)
+        archived = (*settlement.archived, *touched)
+        settlement = replace(settlement, rows=compared.rows, archived=archived, found=found)
+        settlement = self._told(settlement, news)
         return self._again(settlement, record, pace, at, host, changed=changed)
 
     def _again(
@@ -311,16 +327,16 @@ class Revisiting:
 
     def _retired(self, settlement: Settlement, record: PageRecord) -> Settlement:
         task = settlement.lease.task
-        news = vanished(record.rows, url=task.url, job=task.job, at=self._clock.now())
+        now = self._clock.now()
+        news = vanished(record.rows, url=task.url, job=task.job, at=now, visit=record.visits)
         counts = (*settlement.counts, (GONE, 1))
-        ended = replace(settlement, verdict=Done(), rows=(), snapshot=None, counts=counts)
-        return self._told(ended, news)
+        return self._told(replace(settlement, verdict=Done(), snapshot=None, counts=counts), news)
 
     def _told(self, settlement: Settlement, news: tuple[Row, ...]) -> Settlement:
         """With what has changed: as rows, if an output takes them, and for webhooks."""
         deliveries = webhook_tasks(news, settlement.lease.task, self._settings)
-        rows = (*settlement.rows, *news) if self._wants_changes else settlement.rows
-        return replace(settlement, rows=rows, found=(*settlement.found, *deliveries))
+        archived = (*settlement.archived, *news) if self._wanted.changes else settlement.archived
+        return replace(settlement, archived=archived, found=(*settlement.found, *deliveries))
 
 
 def _bounds_of(settings: Settings) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from shoal.engine.history import History
 from shoal.frontier.values import PastJob, WorkerRecord
 from shoal.html.charset import codec_of
 from shoal.html.decoding import decode
+from shoal.inspect.freshness import Freshness
 from shoal.inspect.held_back import Holdups
 from shoal.inspect.host import (
     CONDITIONS,
@@ -59,6 +60,8 @@ def job_dict(one: JobView) -> dict[str, Any]:
         "progress": one.progress,
         "rate": one.rate,
         "eta": one.eta,
+        "freshness": freshness_dict(one.freshness),
+        "caught_up": one.caught_up,
         "priority": job.spec.priority,
         "fed": job.fed,
         "fed_all": job.fed_all,
@@ -69,6 +72,22 @@ def job_dict(one: JobView) -> dict[str, Any]:
         "left": left_over(job) or None,
         "counts": without_costs(job.counts),
         "costs": costs(job.counts),
+    }
+
+
+def freshness_dict(freshness: Freshness | None) -> dict[str, Any] | None:
+    if freshness is None:
+        return None
+    return {
+        "followed": freshness.followed,
+        "on_time": freshness.on_time,
+        "overdue": freshness.overdue,
+        "new": freshness.new,
+        "ratio": freshness.ratio,
+        "next_due": freshness.next_due,
+        "oldest_due": freshness.oldest_due,
+        "estimated": freshness.about,
+        **msgspec.to_builtins(freshness.visits),
     }
 
 
@@ -85,6 +104,7 @@ def overview_dict(overview: Overview, holdups: Holdups) -> dict[str, Any]:
         "success": overview.success,
         "pending": overview.pending,
         "delayed": overview.delayed,
+        "waiting": overview.waiting,
         "dead": overview.dead,
         "rejected": overview.rejected,
         "done": overview.done,

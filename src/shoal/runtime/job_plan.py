@@ -16,6 +16,7 @@ from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
 from shoal.jobs.note import FedBy, handlers_of, write_note
 from shoal.jobs.schedule import read_times
+from shoal.model import CHANGES
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
@@ -142,7 +143,7 @@ def _check_kinds(plan: JobPlan) -> None:
     """An output for a kind of item that no handler makes would stay empty."""
     kinds = kinds_of(plan.spider)
     for place in read_output(plan.output, stored=True):
-        if place.kind != "archive" and place.item and place.item not in kinds:
+        if place.kind != "archive" and place.item and place.item not in (*kinds, CHANGES):
             close = get_close_matches(place.item.lower(), kinds, 1)
             raise UsageError(
                 f"-o {place.item}=: no handler of spider {plan.spider.name!r} makes items of that kind; "

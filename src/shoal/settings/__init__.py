@@ -228,6 +228,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     revisit_max: str = "30d"  # … and never later
     revisit_budget: Count = 0  # requests a day and host for pages visited before; 0: what its limits allow
     once: bool = False  # the crawl ends when no page is due, though some wait for their next visit
+    changes_ignore: list[str] = []  # fields of items that make no change, such as a time
+    history_keep: str = ""  # how long databases keep old versions of rows: "90d"; "": for ever
+
+    # -- rows that may be broken
+    quality: Literal["hold", "warn", "off"] = "hold"  # what is done with rows that are not as they were
 
     # -- rows
     row_fields: list[RowField] = []  # what rows of a crawl without code have besides; "all": everything

@@ -83,6 +83,9 @@ class CrawlSettings(TypedDict, total=False):
     revisit_max: str
     revisit_budget: int
     once: bool
+    changes_ignore: list[str]
+    history_keep: str
+    quality: Literal["hold", "warn", "off"]
     row_fields: list[RowField]
     extract: list[ExtractKind]
     max_text: int

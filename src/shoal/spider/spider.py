@@ -36,7 +36,7 @@ from msgspec import Struct
 from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
-from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
+from shoal.model import CHANGES, DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.model.built_in import BUILT_IN, is_built_in
 from shoal.policy.revisit import is_pace
 from shoal.settings import Settings
@@ -217,6 +217,11 @@ class Spider(HookDecorators):
         except SpiderError as error:
             raise SpiderError(f"{where}: handler {name!r}: {error}") from None
         kind = item if isinstance(item, str) else schemas[0].table if len(schemas) == 1 else ""
+        if CHANGES in ([schema.table for schema in schemas] or [kind or name]):
+            raise SpiderError(
+                f"{where}: handler {name!r}: items of the kind {CHANGES!r} are those that tell what has changed on "
+                "pages; give yours another name with item='…'"
+            )
         fields = (files,) if isinstance(files, str) else tuple(files)
         if not is_pace(revisit):
             raise SpiderError(

@@ -164,7 +164,8 @@ def _record(record: RobotsRecord) -> str:
 def _queue(queues: Sequence[HostQueue]) -> str:
     parts = [
         f"{humanize.count(queue.pending)} {queue.lane}"
-        + (f" and {humanize.count(queue.delayed)} delayed" if queue.delayed else "")
+        + (f", {humanize.count(delayed)} delayed" if (delayed := queue.delayed - queue.waiting) else "")
+        + (f", {humanize.count(queue.waiting)} that wait for their next visit" if queue.waiting else "")
         + f" (job {queue.job})"
         for queue in queues
     ]

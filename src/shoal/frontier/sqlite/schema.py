@@ -90,7 +90,7 @@ CREATE TABLE task(
 CREATE TABLE delayed(
   due REAL, id INTEGER, queue INTEGER NOT NULL, rank INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL,
   revisit INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(due, id)) WITHOUT ROWID;
-CREATE INDEX delayed_queue ON delayed(queue);
+CREATE INDEX delayed_queue ON delayed(queue, revisit);
 CREATE TABLE lease(
   token INTEGER PRIMARY KEY, worker TEXT NOT NULL, since REAL NOT NULL, deadline REAL NOT NULL,
   queue INTEGER NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL);
@@ -142,7 +142,7 @@ CREATE TABLE counter(
     7: """
 ALTER TABLE job ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE delayed ADD COLUMN revisit INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX delayed_queue ON delayed(queue);
+CREATE INDEX delayed_queue ON delayed(queue, revisit);
 """,
 }
 

@@ -20,6 +20,7 @@ from shoal.testing.conformance.delivering import Delivering
 from shoal.testing.conformance.domains import Domains
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
+from shoal.testing.conformance.following import FollowedPages
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
 from shoal.testing.conformance.rejecting import Rejecting
@@ -36,6 +37,7 @@ class FrontierConformance(
     Domains,
     Settling,
     Revisiting,
+    FollowedPages,
     Counting,
     Rejecting,
     Delivering,
