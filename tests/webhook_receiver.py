@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +26,7 @@ class WebhookReceiver:
         self._headers = headers or {}
         self._runner: web.AppRunner | None = None
         self.port = 0
+        self.hold: asyncio.Event | None = None  # nothing is answered before it is set
 
     @property
     def url(self) -> str:
@@ -46,5 +48,7 @@ class WebhookReceiver:
 
     async def _take(self, request: web.Request) -> web.Response:
         self.received.append(Received(request.headers.copy(), await request.read(), request.path_qs))
+        if self.hold is not None:
+            await self.hold.wait()
         status = self.statuses.popleft() if self.statuses else 200
         return web.Response(status=status, headers=self._headers, text="thanks")

@@ -78,7 +78,7 @@ def test_schedules() -> None:
     ):
         [line] = wrong(text + RIGHT)
         assert said in line
-    assert declared('every = "1h"\n' + RIGHT).recurs == ("1h", None)
+    assert declared('every = "1h"\n' + RIGHT).settings["every"] == "1h"
 
 
 def test_everything_is_told_at_once() -> None:

@@ -124,6 +124,9 @@ def crawl(
     plan = _plan(source, given, config, job, store, rows, fresh)
     check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
+    if times := plan.settings.every or plan.settings.cron:
+        what = "every" if plan.settings.every else "cron"
+        say(f"{what} {times!r} is for shoal submit, which runs it again and again; this crawl runs once")
     if debug:
         from shoal.spider.debugger import stop_in_handlers
 

@@ -299,6 +299,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     webhook_secret: str | list[str] = ""  # signs what is sent; several while one replaces another
     webhook_days: Annotated[float, Meta(gt=0)] = 3.0  # for which a delivery that fails is tried again
 
+    # -- runs again and again, by `shoal submit`
+    every: str = ""  # "30m", "1d"
+    cron: str = ""  # cron's five fields, in UTC; "": neither
+
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))
     challenge_check: str = ""  # "module:function", asked besides the built-in signs

@@ -135,6 +135,8 @@ class CrawlSettings(TypedDict, total=False):
     webhook: str | list[str]
     webhook_secret: str | list[str]
     webhook_days: float
+    every: str
+    cron: str
     challenges: list[ChallengeKind]
     challenge_check: str
     challenge_delay: float
