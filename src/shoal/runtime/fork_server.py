@@ -225,13 +225,13 @@ def _serve(orders: socket.socket, parent: int) -> list[str]:
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     workers, mine = set[int](), os.getpid()
     while True:
-        ready, _, _ = select.select([orders, wakes], [], [])
+        ready, _, _ = select.select([orders.fileno(), wakes], [], [])
         if wakes in ready:
             os.read(wakes, 1_024)
             for pid, code in _ended(workers):
                 workers.discard(pid)
                 _tell(orders, Ended(pid, code))
-        if orders not in ready:
+        if orders.fileno() not in ready:
             continue
         message, files, _, _ = socket.recv_fds(orders, _LONGEST, _FILES)
         if not message:
