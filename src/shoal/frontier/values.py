@@ -279,6 +279,7 @@ class HostQueue(Struct, frozen=True):
     lane: str
     pending: int
     delayed: int
+    waiting: int = 0  # of the delayed ones: those that wait for their next visit
 
 
 Place = Literal["unknown", "pending", "delayed", "leased", "done", "dead", "merged"]

@@ -82,6 +82,8 @@ SECRET = frozenset(
             "proxy",
             "session_headers",
             "session_key",
+            "webhook",
+            "webhook_secret",
         ),
         "worker_pool",
     }
@@ -227,6 +229,11 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     revisit_max: str = "30d"  # … and never later
     revisit_budget: Count = 0  # requests a day and host for pages visited before; 0: what its limits allow
     once: bool = False  # the crawl ends when no page is due, though some wait for their next visit
+    changes_ignore: list[str] = []  # fields of items that make no change, such as a time
+    history_keep: str = ""  # how long databases keep old versions of rows: "90d"; "": for ever
+
+    # -- rows that may be broken
+    quality: Literal["hold", "warn", "off"] = "hold"  # what is done with rows that are not as they were
 
     # -- rows
     row_fields: list[RowField] = []  # what rows of a crawl without code have besides; "all": everything
@@ -287,6 +294,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_dead_jobs: Count = 300  # the latest with dead letters
     keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
     keep_letter_days: Annotated[float, Meta(ge=0)] = 90.0  # dead letters of any job
+
+    # -- webhooks (docs/webhooks.md)
+    webhook: str | list[str] = ""  # addresses that changes are sent to; ${NAME} is a variable
+    webhook_secret: str | list[str] = ""  # signs what is sent; several while one replaces another
+    webhook_days: Annotated[float, Meta(gt=0)] = 3.0  # for which a delivery that fails is tried again
+
+    # -- runs again and again, by `shoal submit`
+    every: str = ""  # "30m", "1d"
+    cron: str = ""  # cron's five fields, in UTC; "": neither
 
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))

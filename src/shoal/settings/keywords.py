@@ -84,6 +84,9 @@ class CrawlSettings(TypedDict, total=False):
     revisit_max: str
     revisit_budget: int
     once: bool
+    changes_ignore: list[str]
+    history_keep: str
+    quality: Literal["hold", "warn", "off"]
     row_fields: list[RowField]
     extract: list[ExtractKind]
     max_text: int
@@ -130,6 +133,11 @@ class CrawlSettings(TypedDict, total=False):
     keep_dead_jobs: int
     keep_dead_days: float
     keep_letter_days: float
+    webhook: str | list[str]
+    webhook_secret: str | list[str]
+    webhook_days: float
+    every: str
+    cron: str
     challenges: list[ChallengeKind]
     challenge_check: str
     challenge_delay: float

@@ -36,7 +36,7 @@ from msgspec import Struct
 from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
-from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
+from shoal.model import CHANGES, DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.model.built_in import BUILT_IN, is_built_in
 from shoal.policy.revisit import is_pace
 from shoal.settings import Settings
@@ -109,7 +109,6 @@ class Spider(HookDecorators):
         "made_by",
         "name",
         "plugins",
-        "recurs",
         "route",
         "settings",
         "start",
@@ -136,10 +135,6 @@ class Spider(HookDecorators):
         self.handlers: dict[str, Handler] = {}
         self.logs_in: Login | None = None  # how to log in
         self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
-        self.recurs: tuple[str | None, str | None] = (
-            None,
-            None,
-        )  # how `shoal submit` repeats it: --every, --cron
         self.route: Callable[[str, Path | None], str] | None = (
             None  # the handler of a start URL, and its file
         )
@@ -222,6 +217,11 @@ class Spider(HookDecorators):
         except SpiderError as error:
             raise SpiderError(f"{where}: handler {name!r}: {error}") from None
         kind = item if isinstance(item, str) else schemas[0].table if len(schemas) == 1 else ""
+        if CHANGES in ([schema.table for schema in schemas] or [kind or name]):
+            raise SpiderError(
+                f"{where}: handler {name!r}: items of the kind {CHANGES!r} are those that tell what has changed on "
+                "pages; give yours another name with item='…'"
+            )
         fields = (files,) if isinstance(files, str) else tuple(files)
         if not is_pace(revisit):
             raise SpiderError(

@@ -94,7 +94,7 @@ CREATE TABLE task(
 CREATE TABLE delayed(
   due REAL, id INTEGER, queue INTEGER NOT NULL, rank INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL,
   revisit INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(due, id)) WITHOUT ROWID;
-CREATE INDEX delayed_queue ON delayed(queue);
+CREATE INDEX delayed_queue ON delayed(queue, revisit);
 CREATE TABLE lease(
   token INTEGER PRIMARY KEY, worker TEXT NOT NULL, since REAL NOT NULL, deadline REAL NOT NULL,
   queue INTEGER NOT NULL, rank INTEGER NOT NULL, id INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL);
@@ -146,10 +146,14 @@ CREATE TABLE counter(
     7: """
 ALTER TABLE job ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE delayed ADD COLUMN revisit INTEGER NOT NULL DEFAULT 0;
+<<<<<<< HEAD
 CREATE INDEX delayed_queue ON delayed(queue);
 CREATE TABLE passed(
   job INTEGER, host INTEGER, hash INTEGER, at REAL NOT NULL, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
 CREATE INDEX passed_at ON passed(job, at);
+=======
+CREATE INDEX delayed_queue ON delayed(queue, revisit);
+>>>>>>> int
 """,
 }
 
