@@ -91,11 +91,8 @@ def check_parts(plan: JobPlan) -> None:
     check_plugins(plan.settings)
     check_cache(plan.settings)
     check_revisit(plan.settings)
-<<<<<<< HEAD
     read_expiry(plan.settings.dedupe_expires)
-=======
     read_times(plan.settings.every, plan.settings.cron)
->>>>>>> int
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies and webhooks of their own
