@@ -187,7 +187,7 @@ class Revisiting:
             useless = self._validators.same_body(task.host, record, named["etag"])
             record = replace(record, useless=useless, etag=named["etag"], modified=named["modified"])
         key = self._spider.handler_named(task.handler).key
-        touched = touches(record.rows, at, key) if self._wanted.touches else ()
+        touched = touches(record.rows, at, key or ()) if self._wanted.touches else ()
         settlement = Settlement(lease, Done(), archived=touched)
         return self._again(settlement, record, pace, at, host, changed=False)
 
