@@ -109,7 +109,8 @@ def _newest(sources: Sequence[RowSource], wish: Wish) -> tuple[list[Change], int
             total += 1
             entry = (one.at, next(places), one)
             (heapq.heappush if len(newest) < wish.limit else heapq.heappushpop)(newest, entry)
-    return [one for _, _, one in sorted(newest, reverse=True)], total
+    # The fields of one item in their order.
+    return [one for _, _, one in sorted(newest, key=lambda entry: (-entry[0], entry[1]))], total
 
 
 def _changes(rows: Iterator[ItemRow]) -> Iterator[Change]:

@@ -30,10 +30,14 @@ def print_changes(found: NewestChanges) -> None:
     else:
         kinds = len({one.table for one in found.changes}) > 1
         listing = table("when", *(["item"] if kinds else []), "key", "field", "before", "now", "", cut=True)
+        last: Change | None = None
         for one in found.changes:
-            before, now, step = _values(one)
-            cells = [Text(when(one.at), "dim"), _key(one), _field(one), before, now, step]
-            listing.add_row(*cells[:1], *([safe(one.table, "cyan")] if kinds else []), *cells[1:])
+            same = last is not None and (last.at, last.table, last.key) == (one.at, one.table, one.key)
+            item = [Text(when(one.at), "dim"), *([safe(one.table, "cyan")] if kinds else []), _key(one)]
+            listing.add_row(
+                *([Text() for _ in item] if same and one.key else item), _field(one), *_values(one)
+            )
+            last = one
         console.print(listing)
     console.print(Text(_told(found), "dim"))
 
@@ -54,7 +58,7 @@ def _field(one: Change) -> Text:
 
 def _values(one: Change) -> tuple[Text, Text, Text]:
     if one.change != "changed" or not one.field:
-        return safe(_summary(one.old), "dim"), safe(_summary(one.new)), Text()
+        return safe(_summary(one.old, one.key), "dim"), safe(_summary(one.new, one.key)), Text()
     style, step = _step(one)
     before = Text("-", "dim") if one.old is None else safe(_cell(one.old), "dim")
     now = Text("-", "dim") if one.new is None else safe(_cell(one.new), style)
@@ -65,13 +69,15 @@ def _cell(value: Any) -> str:
     return cut(value_text(value), _CELL)
 
 
-def _summary(item: Any) -> str:
-    """An item in one line."""
+def _summary(item: Any, key: str) -> str:
+    """An item in one line, without its key."""
     if item is None:
         return ""
     if not isinstance(item, Mapping):
         return cut(value_text(item), _SUMMARY)
-    return cut(" · ".join(value_text(value) for value in item.values() if value not in (None, "")), _SUMMARY)
+    return cut(
+        " · ".join(value_text(value) for value in item.values() if value not in (None, "", key)), _SUMMARY
+    )
 
 
 def _step(one: Change) -> tuple[str, Text]:
