@@ -199,7 +199,9 @@ class HostFreshness(Struct, frozen=True):
 class FreshnessDetails(Struct, frozen=True):
     due: Sequence[int]  # pages by when they are due: overdue, then up to each of EDGES, then later ones
     hosts: Sequence[HostFreshness] = ()  # those with most overdue pages first
-    restless: Sequence[PageView] = ()  # the pages that are visited most often: they change most
+    restless: Sequence[
+        PageView
+    ] = ()  # the pages that are visited most often, and of these those that changed last
     overdue: Sequence[PageView] = ()  # those that are overdue longest
     troubled: Sequence[PageView] = ()  # gone, missed or held back at their last visit
 
@@ -207,7 +209,7 @@ class FreshnessDetails(Struct, frozen=True):
 def details_of(job: Job, following: Following, now: float) -> FreshnessDetails:
     pages = following.pages
     restless = sorted(
-        (page for page in pages if _changes(page)), key=lambda page: (_interval(page), -_visits(page))
+        (page for page in pages if _changes(page)), key=lambda page: (_interval(page), -_changed_at(page))
     )
     overdue = sorted((page for page in pages if _is_overdue(page, now)), key=lambda page: page.due)
     troubled = sorted(
@@ -274,8 +276,8 @@ def _interval(page: Followed) -> float:
     return page.task.record.interval if page.task.record is not None else 0.0
 
 
-def _visits(page: Followed) -> int:
-    return page.task.record.visits if page.task.record is not None else 0
+def _changed_at(page: Followed) -> float:
+    return page.task.record.changed_at if page.task.record is not None else 0.0
 
 
 def _trouble(page: Followed) -> int:
