@@ -376,7 +376,7 @@ EVENTS: dict[str, Kind] = {
     # -- the program itself
     "progress": _kind(
         "info",
-        "job state done admitted rate in_flight pending delayed dead rejected eta",
+        "job state done admitted rate in_flight pending delayed dead rejected eta waiting followed overdue",
         "job {job}: {done} of {admitted} pages",
     ),
     "variable_unknown": _kind(

@@ -113,7 +113,9 @@ def command_line(only: str = "") -> Any:
     one = copy(app)
     one.registered_commands = [command for command in app.registered_commands if command.name == only]
     one.registered_groups = [group for group in app.registered_groups if group.name == only]
-    return typer.main.get_command(one if one.registered_commands or one.registered_groups else app)
+    if one.registered_commands or one.registered_groups:
+        return typer.main.get_command(one)
+    return typer.main.get_command(app) if not only else command_line()
 
 
 def usage_mistake(error: Exception) -> str | None:

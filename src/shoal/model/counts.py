@@ -105,6 +105,10 @@ def without_costs(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: number for name, number in counts.items() if not name.startswith(COST)}
 
 
+def without_visits(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: number for name, number in counts.items() if name not in VISIT_COUNTS}
+
+
 def costs(counts: Mapping[str, int]) -> dict[str, float]:
     """What requests have cost, by pool, in the unit of the settings."""
     return {

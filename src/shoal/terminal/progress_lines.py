@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Protocol, Self, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -99,20 +99,10 @@ class EventProgress(PlainProgress):
             dead=counters.dead,
             rejected=counters.rejected,
             eta=view.eta if view.freshness is None else None,
-            **_fresh(view),
+            waiting=counters.waiting,
+            followed=view.freshness.followed if view.freshness is not None else None,
+            overdue=view.freshness.overdue if view.freshness is not None else None,
         )
-
-
-def _fresh(view: View) -> dict[str, Any]:
-    """What an event says of a standing job."""
-    if view.freshness is None:
-        return {}
-    return {
-        "waiting": view.job.counters.waiting,
-        "followed": view.freshness.followed,
-        "overdue": view.freshness.overdue,
-        "visits": view.freshness.visits.visits,
-    }
 
 
 class LiveProgress:

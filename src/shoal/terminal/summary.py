@@ -11,7 +11,7 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
-from shoal.inspect.freshness import in_words, is_late, results_in_words
+from shoal.inspect.freshness import in_words, is_late, results_in_words, visited
 from shoal.inspect.job import View, left_over, remaining
 from shoal.inspect.json_form import freshness_dict
 from shoal.model import counts
@@ -119,7 +119,7 @@ def _counted(job: Job) -> list[tuple[str, Text]]:
     facts = []
     if own := counts.own(job.counts):
         facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
-    if costs := counts.costs_in_words(job.counts, job.counters.done):
+    if costs := counts.costs_in_words(job.counts, visited(job)):
         facts.append(("cost", Text(humanize.printable(costs))))
     if webhooks := counts.webhooks(job.counts):
         told = ", ".join(f"{humanize.count(number)} {what}" for what, number in webhooks.items())
