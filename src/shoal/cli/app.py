@@ -31,6 +31,7 @@ from shoal.cli import (
     jobs,
     keep,
     proxies,
+    quality,
     rejected,
     report,
     rows,
@@ -89,6 +90,7 @@ app.command("rows")(rows.rows)
 app.command("export")(export.export)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
+app.add_typer(quality.app, name="quality")
 app.add_typer(dead.app, name="dead")
 app.add_typer(rejected.app, name="rejected")
 app.add_typer(store.app, name="store")

@@ -62,9 +62,7 @@ class Quality:
         self._hosts = hosts
         self._replaces = replaces
         self._holds = settings.quality == "hold"
-        # Rows of a crawl without code are what pages say, whatever that is: nothing of it can break.
-        usual = isinstance(spider, LinkSpider) or (isinstance(spider, SummarySpider) and not settings.extract)
-        self._watches = settings.quality != "off" and not usual
+        self._watches = is_watched(spider, settings)
         self._codes: dict[str, int] = {}  # by handler
 
     def check(self, task: Task, handler: Handler, rows: Sequence[Row]) -> Held | None:
@@ -144,6 +142,12 @@ class Quality:
         if handler.name not in self._codes:
             self._codes[handler.name] = code_mark(handler.function)
         return self._codes[handler.name]
+
+
+def is_watched(spider: Spider, settings: Settings) -> bool:
+    """Rows of a crawl without code are what pages say, whatever that is: nothing of it can break."""
+    usual = isinstance(spider, LinkSpider) or (isinstance(spider, SummarySpider) and not settings.extract)
+    return settings.quality != "off" and not usual
 
 
 def wait_for_second_look(lease: Lease) -> float:
