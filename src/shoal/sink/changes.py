@@ -126,7 +126,7 @@ def compare(
 
 def fields_before(before: Sequence[KeptRow]) -> list[Fields]:
     """The fields of the items of a page's last visit, of those that were kept whole."""
-    return [item.fields for item in _read(before, ())[0] if item.fields is not None]
+    return [(item.table, item.fields) for item in _read(before, ())[0] if item.fields is not None]
 
 
 def vanished(
