@@ -245,6 +245,13 @@ EVENTS: dict[str, Kind] = {
     "hook_failed": _kind("warning", "job url error traceback", "{error}, on {url}"),
     "job_hook_failed": _kind("error", "job error", "job {job}: {error}"),
     "process_hook_failed": _kind("error", "error", "{error}"),
+    "webhook_failed": _kind("warning", "job webhook error", "a delivery failed, and is tried again: {error}"),
+    "webhook_recovered": _kind("info", "job webhook", "{webhook} takes deliveries again"),
+    "webhook_dead": _kind(
+        "error",
+        "job url webhook error",
+        "a delivery about {url} is given up: {error}; send it again with: shoal dead replay {job} --kind webhook",
+    ),
     "output_unfinished": _kind(
         "error",
         "job error",
@@ -369,7 +376,7 @@ EVENTS: dict[str, Kind] = {
     # -- the program itself
     "progress": _kind(
         "info",
-        "job state done admitted rate in_flight pending delayed dead rejected eta",
+        "job state done admitted rate in_flight pending delayed dead rejected eta waiting followed overdue",
         "job {job}: {done} of {admitted} pages",
     ),
     "variable_unknown": _kind(

@@ -145,6 +145,10 @@ Output = Annotated[
         default="JOB.jsonl",
     ),
 ]
+Webhook = Annotated[
+    list[str] | None,
+    option("--webhook", value="URL", text="Send what has changed to this address. Repeatable.", panel=PLACES),
+]
 Archive = Annotated[
     str | None,
     option(

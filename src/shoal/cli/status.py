@@ -99,7 +99,7 @@ def _show_job(store: str, name: str, as_json: bool) -> None:
     seen, now, queues = ask(store, lambda frontier: _look(frontier, name))
     if as_json:
         longest = [{"host": host, "pending": pending} for host, pending in queues]
-        print_json({**job_dict(seen), "queues": longest})
+        print_json({**job_dict(seen, now), "queues": longest})
     else:
         stdout().print(job_card(seen.job, seen.trouble, queues, seen.freshness, now))
 

@@ -45,12 +45,14 @@ def up(
     """Keep N workers running on this machine. One Ctrl-C drains them all, a second one stops them at once."""
     from shoal.cli.dashboard import beside
     from shoal.engine.event_loop import run_loop
+    from shoal.runtime.fork_server import prepare_workers
     from shoal.runtime.signals import stoppable
     from shoal.runtime.supervisor import supervise
 
     options.set_up_logging(log_level, log_format, runs_spiders=True)
     if count is not None and count < 1:
         raise UsageError(f"-n {count}: at least 1")
+    prepare_workers()
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
     plan = make_plan(spiders, store, jobs, flags, config, until_done=until_done, metrics=metrics, trace=trace)
 

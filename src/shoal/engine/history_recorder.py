@@ -177,7 +177,7 @@ async def short_history(frontier: Notes, job: Job) -> bytes:
     """The short history that is kept when the job is pruned."""
     history = _history_of(await frontier.note(key_of(job.spec.name)), job.created_at)
     most = sorted(history.hosts.items(), key=lambda item: (-item[1].requests, item[0]))[:_SHORT_HOSTS]
-    short = replace(history.coarsened(_SHORT_SLICES), hosts=dict(most))
+    short = replace(history.coarsened(_SHORT_SLICES), hosts=dict(most), fine={})
     return _encode(_Record(job.created_at, short)) if history != History() else b""
 
 

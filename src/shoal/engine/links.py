@@ -15,6 +15,7 @@ from shoal.engine.escalation import Escalation
 from shoal.engine.tally import Tally
 from shoal.hosts.cache import HostView
 from shoal.model import Lease, Refused, Request, Settlement, Task
+from shoal.model.built_in import WEBHOOK
 from shoal.settings import Settings
 
 Link = tuple[str, str]  # (base, href)
@@ -143,7 +144,8 @@ class Links:
         if page.is_source:  # nothing was skipped
             return settlement
         found = self.admit(lease, page.requests, page.host, page.referrer)
-        return replace(settlement, found=found)
+        deliveries = tuple(task for task in settlement.found if task.handler == WEBHOOK)  # they are no links
+        return replace(settlement, found=(*found, *deliveries))
 
 
 def _allowed(task: Task, host: HostView | None) -> Callable[[str], bool]:

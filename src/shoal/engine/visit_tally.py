@@ -52,4 +52,5 @@ def visit_of(settlement: Settlement) -> VisitTally | None:
     if before is not None and before.visits and VISITS in found and isinstance(verdict, Revisit):
         waited = max(0.0, verdict.record.checked_at - before.checked_at)
         late = min(waited, max(0.0, verdict.record.checked_at - before.due))
-    return VisitTally(*(found.get(name, 0) for name in VISIT_COUNTS), waited, late)
+    visits, unchanged, changed, gone, missed, held = (found.get(name, 0) for name in VISIT_COUNTS)
+    return VisitTally(visits, unchanged, changed, gone, missed, held, waited, late)

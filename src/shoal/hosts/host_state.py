@@ -20,6 +20,7 @@ from shoal.policy.quality import Quality, UnitState
 from shoal.policy.quality import observe as observe_quality
 from shoal.policy.quality_alarms import alarms, handler_of
 from shoal.policy.quality_sample import PageSample
+from shoal.policy.revisit import NO_PLAN, RevisitPlan, Visit, with_visit
 from shoal.settings import HostSettings
 from shoal.text import UNREADABLE
 
@@ -113,6 +114,7 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     visits_from: float = 0.0  # when there may be another one
     lies: int = 0  # how often a page had changed that had the same ETag or Last-Modified
     quality: dict[str, UnitState] = {}  # of what handlers yield for its pages
+    revisits: RevisitPlan = NO_PLAN  # of its pages that are visited again and again
 
     def origin(self, scheme: str) -> OriginState:
         return self.origins.get(scheme, _NEVER_ASKED)
@@ -147,6 +149,13 @@ class HostState(Struct, frozen=True, omit_defaults=True):
         for sample in samples:
             quality = observe_quality(quality, sample)
         return self if quality is self.quality else msgspec.structs.replace(self, quality=dict(quality))
+
+    def with_visits(self, visits: Iterable[tuple[Visit, float]]) -> HostState:
+        """Each visit with the time when it ended."""
+        plan = self.revisits
+        for visit, at in visits:
+            plan = with_visit(plan, visit, at)
+        return self if plan is self.revisits else msgspec.structs.replace(self, revisits=plan)
 
 
 encode_state = msgspec.msgpack.Encoder().encode

@@ -7,7 +7,7 @@ way or is repeated is overdue. `shoal status`, `shoal top`, the live panel, the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 
 from msgspec import Struct
@@ -25,7 +25,7 @@ EDGES = (
     *(_MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR),
     *(_DAY, 2 * _DAY, 4 * _DAY, 7 * _DAY, 14 * _DAY, 30 * _DAY),
 )
-MOST_PAGES = 50  # of a list
+MOST_PAGES = 20  # of a list
 MOST_HOSTS = 100
 
 
@@ -47,6 +47,7 @@ class Freshness(Struct, frozen=True):
     oldest_due: float | None = None  # when the visit was due that is overdue longest; None: none is
     about: bool = False  # estimated from a part of the pages
     new: int = 0  # pages that are known, and have not been visited yet
+    failing: int = 0  # pages whose last visit came to nothing: missed, gone or held back
     visits: Visits = Visits()
 
     @property
@@ -80,6 +81,7 @@ def freshness_of(job: Job, following: Following, now: float) -> Freshness:
     others = [page.due for page in following.pages if not page.waits]
     # Nobody has claimed them since they were due: no worker is there.
     unclaimed = ceil(c.waiting * len(late) / len(waiting)) if waiting else 0
+    failing = _scaled(following.pages, c.waiting, lambda page: _trouble(page) > 0)
     next_due = following.next_due
     if next_due is not None and next_due <= now and len(late) < len(waiting):
         next_due = min(page.due for page in waiting if page.due > now)
@@ -90,6 +92,7 @@ def freshness_of(job: Job, following: Following, now: float) -> Freshness:
         oldest_due=min([*late, *others], default=None),
         about=not following.whole,
         new=max(0, c.open - c.waiting - len(others)),
+        failing=failing,
         visits=visits_of(job.counts),
     )
 
@@ -112,6 +115,8 @@ def in_words(freshness: Freshness, now: float) -> str:
     parts = [f"following {humanize.plural(freshness.followed, 'page')}", _on_time(freshness, now)]
     if (due := freshness.next_due) is not None and due - now >= 1:
         parts.append(f"next visit in {humanize.span(due - now)}")
+    if freshness.failing:
+        parts.append(f"{humanize.plural(freshness.failing, 'page')} failed at the last visit")
     return "; ".join(part for part in parts if part)
 
 
@@ -180,6 +185,7 @@ class PageView(Struct, frozen=True):
     gone: int  # how often in a row it was not there
     missed: int  # … or could not be had
     held: int  # … or its items were held back
+    trouble: str  # why its last visit came to nothing
 
 
 class HostFreshness(Struct, frozen=True):
@@ -214,10 +220,19 @@ def details_of(job: Job, following: Following, now: float) -> FreshnessDetails:
     )
 
 
+def _factor(pages: Iterable[Followed], waiting: int) -> float:
+    """How many pages each one of a sample stands for, of those that wait."""
+    sample = sum(page.waits for page in pages)
+    return waiting / sample if 0 < sample < waiting else 1.0
+
+
+def _scaled(pages: Sequence[Followed], waiting: int, counts: Callable[[Followed], bool]) -> int:
+    factor = _factor(pages, waiting)
+    return round(sum(factor if page.waits else 1.0 for page in pages if counts(page)))
+
+
 def _histogram(pages: Sequence[Followed], now: float, waiting: int) -> list[int]:
-    """Of a sample, scaled up to the pages that wait."""
-    sample = [page for page in pages if page.waits]
-    factor = waiting / len(sample) if len(sample) < waiting and sample else 1.0
+    factor = _factor(pages, waiting)
     found: list[float] = [0.0] * (len(EDGES) + 2)
     for page in pages:
         left = page.due - now
@@ -284,4 +299,5 @@ def _view(page: Followed, now: float) -> PageView:
         record.gone,
         record.missed,
         record.held,
+        record.trouble,
     )

@@ -13,7 +13,7 @@ from shoal.engine.history import History
 from shoal.frontier.values import PastJob, WorkerRecord
 from shoal.html.charset import codec_of
 from shoal.html.decoding import decode
-from shoal.inspect.freshness import Freshness
+from shoal.inspect.freshness_form import freshness_dict
 from shoal.inspect.held_back import Holdups
 from shoal.inspect.host import (
     CONDITIONS,
@@ -50,7 +50,7 @@ def sorted_jobs(jobs: Sequence[JobView]) -> list[JobView]:
     return sorted(jobs, key=lambda one: (_RANK[one.job.state], -one.job.created_at))
 
 
-def job_dict(one: JobView) -> dict[str, Any]:
+def job_dict(one: JobView, now: float = 0.0) -> dict[str, Any]:
     job = one.job
     return {
         "job": job.spec.name,
@@ -61,7 +61,7 @@ def job_dict(one: JobView) -> dict[str, Any]:
         "progress": one.progress,
         "rate": one.rate,
         "eta": one.eta,
-        "freshness": freshness_dict(one.freshness),
+        "freshness": freshness_dict(one.freshness, now),
         "caught_up": one.caught_up,
         "priority": job.spec.priority,
         "fed": job.fed,
@@ -73,22 +73,6 @@ def job_dict(one: JobView) -> dict[str, Any]:
         "left": left_over(job) or None,
         "counts": without_costs(job.counts),
         "costs": costs(job.counts),
-    }
-
-
-def freshness_dict(freshness: Freshness | None) -> dict[str, Any] | None:
-    if freshness is None:
-        return None
-    return {
-        "followed": freshness.followed,
-        "on_time": freshness.on_time,
-        "overdue": freshness.overdue,
-        "new": freshness.new,
-        "ratio": freshness.ratio,
-        "next_due": freshness.next_due,
-        "oldest_due": freshness.oldest_due,
-        "estimated": freshness.about,
-        **msgspec.to_builtins(freshness.visits),
     }
 
 
@@ -109,7 +93,7 @@ def overview_dict(overview: Overview, holdups: Holdups) -> dict[str, Any]:
         "dead": overview.dead,
         "rejected": overview.rejected,
         "done": overview.done,
-        "jobs": [job_dict(one) for one in sorted_jobs(overview.jobs)],
+        "jobs": [job_dict(one, overview.now) for one in sorted_jobs(overview.jobs)],
         "lanes": [
             {"lane": lane, "pending": load.pending, "in_flight": load.in_flight}
             for lane, load in overview.lanes.items()
@@ -202,6 +186,7 @@ def host_dict(host: HostView) -> dict[str, Any]:
         "latency": host.latency,
         "timeout": host.limits.timeout,
         "pending": host.pending,
+        "visits": host.visits,
         "errors": host.state.errors,
         "domain": host.domain.name if host.domain is not None else None,
         "robots": _robots_dict(host),

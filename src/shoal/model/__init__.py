@@ -313,6 +313,18 @@ def is_items_host(host: str) -> bool:
     return host.startswith(_ITEMS_OF)
 
 
+_WEBHOOK = "webhook "
+
+
+def webhook_host(number: int) -> str:
+    """The host key of what is delivered to that webhook, from 1. It is no host of the crawl, like those of items."""
+    return items_of(f"{_WEBHOOK}{number}")
+
+
+def is_webhook_host(host: str) -> bool:
+    return host.startswith(_ITEMS_OF + _WEBHOOK)
+
+
 class ItemNote(Struct, frozen=True, omit_defaults=True):
     """What is known about an item that was rejected, besides what the task has: page, handler, meta, reason."""
 

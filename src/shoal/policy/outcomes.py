@@ -136,6 +136,7 @@ TABLE: dict[str, Rule] = {
         "a field that is usually filled is empty: the page is looked at again", blames_host=False
     ),
     "rejected": _bury("an item that cannot be written, or that its schema refuses"),
+    "webhook": _retry("a webhook was not delivered", blames_host=False),
     "hung": _retry("the page held the process until it was ended from outside", blames_host=False),
     "worker_lost": _retry("the worker died with the page in hand", blames_host=False),
     "unexpected": _retry("an error nobody foresaw", blames_host=False),

@@ -37,7 +37,7 @@ from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, eta
 from shoal.inspect.quality import quality_of_job
 from shoal.inspect.rejected import RejectedItem, rejected_item
-from shoal.inspect.retention import tidy
+from shoal.inspect.retention import tidy, tidying
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.model import REJECTED
 from shoal.runtime.admission import make_admission
@@ -237,7 +237,10 @@ async def _run(
             source=plan.feeds,
             paused=workers.feeding_paused,
         )
-        async with feeding(feeder, workers, frontier, plan.job):
+        async with (
+            feeding(feeder, workers, frontier, plan.job),
+            tidying(frontier, plan.settings, spared={plan.job}),
+        ):
             await workers.run()
         await conclude(plan, frontier, lambda: told.to_stop)
         view = await look()

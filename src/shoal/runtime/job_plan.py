@@ -11,9 +11,11 @@ from msgspec import Struct
 from shoal.errors import SettingsError, SpiderError, UsageError
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
+from shoal.fetch.webhook_sending import read_receivers
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
 from shoal.jobs.note import FedBy, handlers_of, write_note
+from shoal.jobs.schedule import read_times
 from shoal.model import CHANGES
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
@@ -87,11 +89,13 @@ def check_parts(plan: JobPlan) -> None:
     check_plugins(plan.settings)
     check_cache(plan.settings)
     check_revisit(plan.settings)
+    read_times(plan.settings.every, plan.settings.cron)
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
-    if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
+    if plan.fed_by == "crawl":  # the workers of a fleet have proxies and webhooks of their own
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)
+        read_receivers(plan.settings, os.environ)
     lanes = plan.settings.lane_weights
     for name, table in plan.settings.host.items():
         if table.lane is not None and table.lane not in lanes:
@@ -105,6 +109,12 @@ def check_parts(plan: JobPlan) -> None:
         if handler.lane == BROWSER and serves_browser and not available(plan.settings):
             raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
     _check_kinds(plan)
+
+
+def visits_again(plan: JobPlan) -> bool:
+    """Whether the settings or a handler want pages to be visited again."""
+    said = [plan.settings.revisit, *(handler.revisit for handler in plan.spider.handlers.values())]
+    return any(text not in ("", "never") for text in said)
 
 
 def check_revisit(settings: Settings) -> None:

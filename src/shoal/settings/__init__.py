@@ -82,6 +82,8 @@ SECRET = frozenset(
             "proxy",
             "session_headers",
             "session_key",
+            "webhook",
+            "webhook_secret",
         ),
         "worker_pool",
     }
@@ -291,6 +293,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_dead_jobs: Count = 300  # the latest with dead letters
     keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
     keep_letter_days: Annotated[float, Meta(ge=0)] = 90.0  # dead letters of any job
+
+    # -- webhooks (docs/webhooks.md)
+    webhook: str | list[str] = ""  # addresses that changes are sent to; ${NAME} is a variable
+    webhook_secret: str | list[str] = ""  # signs what is sent; several while one replaces another
+    webhook_days: Annotated[float, Meta(gt=0)] = 3.0  # for which a delivery that fails is tried again
+
+    # -- runs again and again, by `shoal submit`
+    every: str = ""  # "30m", "1d"
+    cron: str = ""  # cron's five fields, in UTC; "": neither
 
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))

@@ -132,6 +132,11 @@ class CrawlSettings(TypedDict, total=False):
     keep_dead_jobs: int
     keep_dead_days: float
     keep_letter_days: float
+    webhook: str | list[str]
+    webhook_secret: str | list[str]
+    webhook_days: float
+    every: str
+    cron: str
     challenges: list[ChallengeKind]
     challenge_check: str
     challenge_delay: float

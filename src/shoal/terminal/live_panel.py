@@ -15,7 +15,7 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.tally import HostTally, TallyReport
 from shoal.frontier.values import Job
-from shoal.inspect.freshness import Freshness, in_words, is_late, results_in_words
+from shoal.inspect.freshness import Freshness, in_words, is_late, results_in_words, visited
 from shoal.inspect.job import View, has_ended, left_over, remaining, waits_for
 from shoal.model import counts
 from shoal.terminal.console import safe, when
@@ -101,7 +101,7 @@ def frame(content: RenderableType, title: Text) -> Panel:
 
 
 def _progress(view: View) -> RenderableType:
-    ends = (("  ETA ", "dim"), (humanize.duration(view.eta), "bold"))
+    ends: tuple[tuple[str, str], ...] = (("  ETA ", "dim"), (humanize.duration(view.eta), "bold"))
     if view.freshness is not None:  # it never ends
         behind = view.eta if remaining(view.job) else None
         ends = (("  caught up in ", "dim"), (humanize.duration(behind), "bold")) if behind else ()
@@ -206,7 +206,7 @@ def counted(job: Job, most: int = 6, overflow: OverflowMethod = "ellipsis") -> l
         for name, found in kinds
         if found
     ]
-    if costs := counts.costs_in_words(job.counts, job.counters.done):
+    if costs := counts.costs_in_words(job.counts, visited(job)):
         lines.append(
             Text.assemble(("cost  ", "dim"), safe(costs), no_wrap=overflow == "ellipsis", overflow=overflow)
         )

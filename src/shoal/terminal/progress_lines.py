@@ -99,20 +99,10 @@ class EventProgress(PlainProgress):
             dead=counters.dead,
             rejected=counters.rejected,
             eta=view.eta if view.freshness is None else None,
-            **_fresh(view),
+            waiting=counters.waiting,
+            followed=view.freshness.followed if view.freshness is not None else None,
+            overdue=view.freshness.overdue if view.freshness is not None else None,
         )
-
-
-def _fresh(view: View) -> dict[str, object]:
-    """What an event says of a standing job."""
-    if view.freshness is None:
-        return {}
-    return {
-        "waiting": view.job.counters.waiting,
-        "followed": view.freshness.followed,
-        "overdue": view.freshness.overdue,
-        "visits": view.freshness.visits.visits,
-    }
 
 
 class LiveProgress:

@@ -160,19 +160,20 @@ def _packed(cells: Sequence[Text], width: int, gap: str = "  ") -> list[Text]:
 
 def _curve(past: History, now: float, columns: int) -> Text | None:
     """Draws pages a second over the last minutes, or longer if the history has no shorter intervals."""
-    newest = max(past.slices, default=0)
-    if now - newest * past.interval > LATELY:
+    slices, interval = past.latest
+    newest = max(slices, default=0)
+    if now - newest * interval > LATELY:
         return None
-    if now - newest * past.interval > _UNWRITTEN:
-        newest = int(now // past.interval)
-    step = math.ceil(LATELY / columns / past.interval)  # slices in a column
+    if now - newest * interval > _UNWRITTEN:
+        newest = int(now // interval)
+    step = math.ceil(LATELY / columns / interval)  # slices in a column
     pages = [0] * columns
-    for key, one in past.slices.items():
+    for key, one in slices.items():
         if (age := (newest - key) // step) < columns:
             pages[columns - 1 - age] += one.pages
     peak = max(*pages, 1)
     drawn = "".join(_BLOCKS[math.ceil(n / peak * (len(_BLOCKS) - 1))] for n in pages)
-    seconds = step * past.interval
+    seconds = step * interval
     said = f"  last {humanize.span(columns * seconds)}, peak {humanize.rate(peak / seconds)}/s"
     return Text.assemble((drawn, "cyan"), (said, "dim"), no_wrap=True, overflow="ellipsis")
 

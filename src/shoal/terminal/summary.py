@@ -11,7 +11,7 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
-from shoal.inspect.freshness import in_words, is_late, results_in_words
+from shoal.inspect.freshness import in_words, is_late, results_in_words, visited
 from shoal.inspect.job import View, left_over, remaining
 from shoal.inspect.json_form import freshness_dict
 from shoal.model import counts
@@ -88,8 +88,8 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if said := left_over(view.job):
         facts.append(("left", Text(said, "yellow")))
     elif left := remaining(view.job):
-        what = " still to fetch" if view.freshness is None else " still to visit"
-        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (what, "dim"))))
+        todo = " still to fetch" if view.freshness is None else " still to visit"
+        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (todo, "dim"))))
     return facts
 
 
@@ -138,8 +138,11 @@ def _counted(job: Job) -> list[tuple[str, Text]]:
     facts = []
     if own := counts.own(job.counts):
         facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
-    if costs := counts.costs_in_words(job.counts, job.counters.done):
+    if costs := counts.costs_in_words(job.counts, visited(job)):
         facts.append(("cost", Text(humanize.printable(costs))))
+    if webhooks := counts.webhooks(job.counts):
+        told = ", ".join(f"{humanize.count(number)} {what}" for what, number in webhooks.items())
+        facts.append(("webhooks", Text(told)))
     if dropped := counts.dropped(job.counts):
         facts.append(("dropped", Text(humanize.by_count(dropped), "yellow")))
     return facts

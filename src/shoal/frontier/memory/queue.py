@@ -110,7 +110,7 @@ class MemoryQueue:
                 duplicates += 1
                 each.append("duplicate")
                 continue
-            if budget and job.per_host[task.host] >= budget:
+            if budget and task.item is None and job.per_host[task.host] >= budget:
                 over_budget += 1
                 each.append("over_budget")
                 continue
@@ -279,11 +279,11 @@ class MemoryQueue:
         buried = 0
         for token, settlement in held.items():
             lease = self._leases.pop(token)
-            task, job = lease.lease.task, self._jobs[lease.lease.task.job]
+            job = self._jobs[lease.lease.task.job]
             if settlement.unsent:
                 self._refund(lease)
             self._free(lease, None if settlement.unsent else self._time.now() - lease.since)
-            buried += self._conclude(job, task, settlement)
+            buried += self._conclude(job, settlement.lease.task, settlement)
             job.count["links_cut"] += settlement.links_cut
             job.count_own(settlement.counts)
             self._reject(job, settlement.rejected)

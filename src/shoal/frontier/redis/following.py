@@ -13,12 +13,12 @@ from math import inf
 from msgspec import Struct
 
 from shoal.frontier.following import FOLLOWED_SEEN, Followed, Following, overdue, stride
+from shoal.frontier.redis.codec import decode_delayed
 from shoal.frontier.redis.hosts import read_lists
 from shoal.frontier.redis.leases import flights
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
 from shoal.model import Task
 
-_REVISIT = 1 << 47  # in the line of a delayed task: it waits for its next visit
 _RECORD = b"\xa6record"  # how the field's name is written: only tasks that have it are decoded
 _PAGE = 500
 _WHOLE_PAGES = 20  # that are read at the same moment
@@ -82,8 +82,8 @@ class _Look:
         return found
 
     def _waits(self, entry: bytes) -> bool:
-        line = int.from_bytes(entry[:6], "little")
-        return bool(line & _REVISIT) and self._is_ours(line & ~_REVISIT)
+        one = decode_delayed(entry)
+        return one.revisit and self._is_ours(one.line)
 
     def _is_ours(self, line: int) -> bool:
         return line // LANES_PER_JOB == self._number
@@ -113,12 +113,11 @@ class _Look:
             passed += host.delayed
 
     async def _delayed_page(self, host: str, entry: bytes, due: float) -> Followed | None:
-        line = int.from_bytes(entry[:6], "little")
-        number, waits = line & ~_REVISIT, bool(line & _REVISIT)
-        if not self._is_ours(number) or _RECORD not in entry:
+        one = decode_delayed(entry)
+        if not self._is_ours(one.line) or _RECORD not in entry:
             return None
-        task = await self._task(host, number, int.from_bytes(entry[6:10], "little", signed=True), entry[10:])
-        return Followed(task, due, True) if waits else overdue(task)
+        task = await self._task(host, one.line, one.priority, one.item)
+        return Followed(task, due, True) if one.revisit else overdue(task)
 
     async def pending(self, each: int) -> list[Followed]:
         """Of the first tasks of each list. Pages that are visited again were admitted long ago, and come first."""

@@ -171,12 +171,15 @@ async def host_queues(shards: Shards, host: str) -> Sequence[HostQueue]:
     pending: Counter[int] = Counter()
     for line, _, length in read_lists(record):
         pending[line] += length
-    waiting = Counter(decode_delayed(entry).line for entry in delayed)
+    later = list(map(decode_delayed, delayed))
+    delayed_by = Counter(one.line for one in later)
+    waiting = Counter(one.line for one in later if one.revisit)
     jobs = await job_names(shards)
     found = [
-        (line // LANES_PER_JOB, HostQueue(jobs[line // LANES_PER_JOB], lane, pending[line], waiting[line]))
-        for line in {*pending, *waiting}
-        if line // LANES_PER_JOB in jobs and (lane := await shards.lane(shard, line % LANES_PER_JOB))
+        (number, HostQueue(jobs[number], lane, pending[line], delayed_by[line], waiting[line]))
+        for line in {*pending, *delayed_by}
+        if (number := line // LANES_PER_JOB) in jobs
+        and (lane := await shards.lane(shard, line % LANES_PER_JOB))
     ]
     return [queue for _, queue in sorted(found, key=lambda pair: (pair[0], pair[1].lane))]
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from shoal.frontier.sqlite.codec import encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.values import Added, Cursor, Fate, JobSpec
-from shoal.frontier.verdicts import marks
+from shoal.frontier.verdicts import first_valve, marks
 from shoal.model import Task
 
 TaskRow = tuple[int, int, int, int, bytes]  # queue, rank, id, attempt, body
@@ -49,8 +49,8 @@ def admit(
     # Ids in the given order, rows in the order of the tables, so that neighbours share pages of the file.
     for number in sorted(range(len(tasks)), key=lambda n: (tasks[n].host, tasks[n].fingerprint or 0)):
         task = tasks[number]
-        host_id = session.host_id(task.host, spec.valve)
-        if budgets.limit and budgets.spent(host_id):
+        host_id = session.host_id(task.host, first_valve(task.host, spec))
+        if budgets.limit and task.item is None and budgets.spent(host_id):
             # A known URL is a duplicate even if the budget of its host is spent.
             known = task.fingerprint is not None and is_seen(session, job_id, host_id, task.fingerprint)
             duplicates, over_budget = duplicates + known, over_budget + (not known)
@@ -68,7 +68,7 @@ def admit(
         rows.append((queue_id, -task.priority, first_id + number, 0, encode_task(task, created_at)))
         lengths[queue_id] = lengths.get(queue_id, 0) + 1
         lanes[task.lane] = lanes.get(task.lane, 0) + 1
-        if budgets.limit:
+        if budgets.limit and task.item is None:
             budgets.spend(host_id)
     session.db.executemany(_PUT, rows)
     session.db.executemany(

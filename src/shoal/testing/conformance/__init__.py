@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from shoal.testing.conformance.adding import AddingAndClaiming, Sources
 from shoal.testing.conformance.counting import Counting
+from shoal.testing.conformance.delivering import Delivering
 from shoal.testing.conformance.domains import Domains
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
@@ -39,6 +40,7 @@ class FrontierConformance(
     FollowedPages,
     Counting,
     Rejecting,
+    Delivering,
     Leases,
     JobsAndLetters,
     Sources,

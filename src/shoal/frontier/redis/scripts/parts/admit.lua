@@ -26,6 +26,7 @@ local function admit(number, flat)
   for _ = 1, #names do
     local name, many = flat[place], flat[place + 4]
     local used, items = of_host[name], {}
+    local budget = sub(name, 1, 9) == 'items of ' and math.huge or budget
     for t = place + 5, place + 4 + 2 * many, 2 do
       local fingerprint, variant = string.match(flat[t], '(%d*) ?(%d*)')
       local fresh = true
