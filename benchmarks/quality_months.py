@@ -106,8 +106,12 @@ def small(shop: int, day: int, items: list[Item], rng: random.Random) -> list[li
 
 def redesign(shop: int, day: int, items: list[Item], rng: random.Random) -> list[list[Item]]:
     """From the 40th day on, rows have five new fields, some of them rarely filled."""
-    new = {f"new{n}": (n if rng.random() < n / 5 else None) for n in range(1, 6)} if day >= 40 else {}
-    return shuffled([{**item, **new} for item in items], rng)
+    if day < 40:
+        return shuffled(items, rng)
+    return shuffled(
+        [{**item, **{f"new{n}": n if rng.random() < n / 5 else None for n in range(1, 6)}} for item in items],
+        rng,
+    )
 
 
 def growing(shop: int, day: int, items: list[Item], rng: random.Random) -> list[list[Item]]:

@@ -32,6 +32,7 @@ from shoal.cli import (
     jobs,
     keep,
     proxies,
+    quality,
     rejected,
     report,
     rows,
@@ -92,6 +93,7 @@ app.command("changes")(changes.changes)
 app.command("export")(export.export)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
+app.add_typer(quality.app, name="quality")
 app.add_typer(dead.app, name="dead")
 app.add_typer(rejected.app, name="rejected")
 app.add_typer(webhook.app, name="webhook")

@@ -223,6 +223,11 @@ class Handling:
             return None
         return self._quality.check(task, handler, rows)
 
+    def unchanged(self, task: Task) -> None:
+        """A page is as it was at its last visit, so its handler does not run."""
+        if self._quality is not None and not is_built_in(task.handler):
+            self._quality.unchanged(task, self._spider.handler_named(task.handler))
+
     def _second_look(self, lease: Lease, held: Held) -> Settlement:
         """What the page yields is unusual. If that is so of others, too, there is an alarm by then."""
         failure = Failure(SECOND_LOOK, one_line(held.reason), at=self._clock.time())

@@ -239,6 +239,7 @@ class Pipeline:
                 return followed if self._logins is None else unmerged(followed)
             unchanged = self._revisits.unchanged(lease, outcome, at, host)
             if unchanged is not None:
+                self._handling.unchanged(lease.task)
                 return replace(unchanged, status=outcome.status, elapsed=outcome.elapsed)
             settlement = await self._handling.handle(lease, outcome, host, at, record)
             settlement = await self._revisits.visited(settlement, outcome, at, host)

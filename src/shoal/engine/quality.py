@@ -26,7 +26,7 @@ from shoal.model.built_in import is_built_in
 from shoal.model.page_record import PageRecord
 from shoal.policy.quality import Kind
 from shoal.policy.quality import Quality as QualityState
-from shoal.policy.quality_alarms import Doubt, amount, doubts, where
+from shoal.policy.quality_alarms import Doubt, amount, doubts, number_of_alarms, where
 from shoal.policy.quality_sample import ROWS, PageSample, is_filled, samples_of, size_of, unit_of
 from shoal.settings import Settings
 from shoal.sink.changes import fields_before
@@ -62,9 +62,7 @@ class Quality:
         self._hosts = hosts
         self._replaces = replaces
         self._holds = settings.quality == "hold"
-        # Rows of a crawl without code are what pages say, whatever that is: nothing of it can break.
-        usual = isinstance(spider, LinkSpider) or (isinstance(spider, SummarySpider) and not settings.extract)
-        self._watches = settings.quality != "off" and not usual
+        self._watches = is_watched(spider, settings)
         self._codes: dict[str, int] = {}  # by handler
 
     def check(self, task: Task, handler: Handler, rows: Sequence[Row]) -> Held | None:
@@ -90,8 +88,18 @@ class Quality:
             return self._of_visit(record, [*told, *self._jumps(record, samples, known)])
         return self._of_page(task, rows, [one for _, one in told]) if told else None
 
+    def unchanged(self, task: Task, handler: Handler) -> None:
+        """The page is as it was at its last visit, so its handler does not run. That ends alarms, too."""
+        record, known = task.record, self._hosts.quality(task.host)
+        if not self._watches or record is None or not number_of_alarms(known):
+            return
+        rows = [Row(msgspec.json.encode(fields), table=table) for table, fields in fields_before(record.rows)]
+        if rows:
+            found = samples_of(self._spider.name, handler.name, rows, usual=handler.item)
+            self._hosts.record_rows(task.host, [replace(sample, revisit=True) for sample in found])
+
     def _of_visit(self, record: PageRecord, told: Sequence[tuple[PageSample, Doubt]]) -> Held | None:
-        before = fields_before(record.rows)
+        before = [fields for _, fields in fields_before(record.rows)]
         new = [one for sample, one in told if not _was_so(before, one, sample)]
         if sure := [one for one in new if one.alarm]:
             return Held(sure[0].sentence, True, True)
@@ -120,7 +128,7 @@ class Quality:
             }
             if not numbers:
                 continue
-            before = fields_before(record.rows)
+            before = [fields for _, fields in fields_before(record.rows)]
             for name, seen in numbers.items():
                 size = _size_before(before, name)
                 assert unit is not None
@@ -144,6 +152,12 @@ class Quality:
         if handler.name not in self._codes:
             self._codes[handler.name] = code_mark(handler.function)
         return self._codes[handler.name]
+
+
+def is_watched(spider: Spider, settings: Settings) -> bool:
+    """Rows of a crawl without code are what pages say, whatever that is: nothing of it can break."""
+    usual = isinstance(spider, LinkSpider) or (isinstance(spider, SummarySpider) and not settings.extract)
+    return settings.quality != "off" and not usual
 
 
 def wait_for_second_look(lease: Lease) -> float:

@@ -12,6 +12,7 @@ from shoal.errors import UsageError
 from shoal.frontier.protocol import Jobs
 from shoal.frontier.values import OWN_START, Job, PastJob
 from shoal.inspect.freshness import Freshness
+from shoal.policy.quality_alarms import QualityReport
 from shoal.text import command
 
 _NAMED = 20  # jobs that a message names
@@ -27,6 +28,7 @@ class View(Struct, frozen=True):
     processes: int = 1
     note: str = ""  # what is going on, when it is not plain crawling: "draining", "already finished" …
     restarts: int = 0  # of the process, in this run
+    quality: QualityReport = QualityReport()  # of what handlers yield; told at the end
     freshness: Freshness | None = None  # of a standing job
     now: float = 0.0  # the frontier's time
 

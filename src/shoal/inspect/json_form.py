@@ -32,6 +32,7 @@ from shoal.jobs.worker_status import WorkerStatus, heard
 from shoal.model import DeadLetter, Failure, Snapshot, page_host
 from shoal.model.counts import costs, without_costs
 from shoal.policy.outcomes import rule_for
+from shoal.policy.quality_alarms import alarms
 from shoal.settings import HOST_KEYS, HostSettings
 from shoal.spider.arguments import read_key
 from shoal.valve import FOREVER
@@ -191,6 +192,7 @@ def host_dict(host: HostView) -> dict[str, Any]:
         "robots": _robots_dict(host),
         "origins": [_origin_dict(origin) for origin in host.origins.values()],
         "in_browser": list(host.in_browser),
+        "quality_alarms": [alarm.sentence for alarm in alarms(host.state.quality)],
         "set_by_hand": _set_by_hand(host),
         "settings": settings_dict(host.own),
         "set_by": dict(host.sources),

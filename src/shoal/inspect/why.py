@@ -25,6 +25,7 @@ from shoal.model import DOUBT, Failure, Refused, Request, Task
 from shoal.model.page_record import PageRecord
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import NOT_ASKED
+from shoal.policy.quality_alarms import alarms
 from shoal.settings import Settings
 from shoal.text import command
 
@@ -69,7 +70,7 @@ def explain(facts: Facts) -> Answer:
         "done": _done,
         "merged": _merged,
     }[facts.where.place]
-    found = [*tell(facts), *_moved(facts)]
+    found = [*tell(facts), *_moved(facts), *_quality(facts)]
     return Answer(facts.url, facts.job.spec.name, facts.where.place, tuple(found))
 
 
@@ -205,6 +206,17 @@ def _moved(facts: Facts) -> list[Cause]:
     if not task.hops:
         return [Cause("spelling", f"the same page is asked for as {task.url}, which was met first")]
     return [Cause("redirected", f"it redirected: its task is now at {task.url}")]
+
+
+def _quality(facts: Facts) -> list[Cause]:
+    """What is not as it was in the rows of its host."""
+    if facts.host is None:
+        return []
+    hint = command(f"quality show {facts.host.name}")
+    return [
+        Cause("quality_alarm", f"the rows of its host are not as they were: {one.sentence}; see {hint}")
+        for one in alarms(facts.host.state.quality)
+    ]
 
 
 # -- what is in the way

@@ -15,7 +15,6 @@ _DIGITS = 1.3  # … by which a number is not to be believed at first sight
 _BIT = 0.5  # decimal digits: a number that is not as usual, if others are not, either
 _SUSPECT = 200  # hundredths of evidence: others are not
 _ENOUGH_PAGES = 8  # that a field must have been on, before a page without it is looked at twice
-NEVER = 5  # pages on which a field was always empty, and it is mentioned
 
 
 class Alarm(Struct, frozen=True):
@@ -38,6 +37,14 @@ class Doubt(Struct, frozen=True):
     sentence: str
 
 
+class QualityReport(Struct, frozen=True):
+    """What people are told at the end of a run."""
+
+    alarms: tuple[str, ...] = ()  # sentences, with the host
+    empty: tuple[str, ...] = ()  # fields that were empty on every page: sentences, without a host
+    hosts: int = 0  # with alarms
+
+
 def alarms(quality: Quality) -> list[Alarm]:
     return [
         Alarm(unit, name, kind, state.since, sentence(unit, name, state))
@@ -45,6 +52,10 @@ def alarms(quality: Quality) -> list[Alarm]:
         for name, state in one.fields.items()
         if (kind := state.kind) is not None
     ]
+
+
+def number_of_alarms(quality: Quality) -> int:
+    return sum(state.alarm > 0 for one in quality.values() for state in one.fields.values())
 
 
 def never_filled(quality: Quality) -> Iterator[tuple[str, str, int]]:

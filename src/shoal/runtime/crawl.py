@@ -24,6 +24,7 @@ from shoal.engine.feeder import Feeder
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss
 from shoal.engine.process_hooks import ProcessHooks
+from shoal.engine.quality import is_watched
 from shoal.engine.tally import Ledger, RateWindow, RunTotals, TallyReport, merge
 from shoal.engine.tracing import tracing_if
 from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError, UsageError
@@ -34,6 +35,7 @@ from shoal.inspect.event_log import EventBook
 from shoal.inspect.freshness import visited
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, eta
+from shoal.inspect.quality import quality_of_job
 from shoal.inspect.rejected import RejectedItem, rejected_item
 from shoal.inspect.retention import tidy, tidying
 from shoal.jobs.trouble import pause_in_trouble
@@ -242,6 +244,8 @@ async def _run(
             await workers.run()
         await conclude(plan, frontier, lambda: told.to_stop)
         view = await look()
+        if is_watched(plan.spider, plan.settings):
+            view = replace(view, quality=await quality_of_job(frontier, plan.job, plan.spider.name))
         if ended is not None:
             await ended(frontier)
         await tidy(frontier, plan.settings, spared={plan.job})

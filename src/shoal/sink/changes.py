@@ -124,9 +124,9 @@ def compare(
     )
 
 
-def fields_before(before: Sequence[KeptRow]) -> list[Fields]:
-    """The fields of the items of a page's last visit, of those that were kept whole."""
-    return [item.fields for item in _read(before, ())[0] if item.fields is not None]
+def fields_before(before: Sequence[KeptRow]) -> list[tuple[str, Fields]]:
+    """The items of a page's last visit, of those that were kept whole: table and fields."""
+    return [(item.table, item.fields) for item in _read(before, ())[0] if item.fields is not None]
 
 
 def vanished(

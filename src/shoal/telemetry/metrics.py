@@ -191,6 +191,7 @@ class Store(Struct, frozen=True):
     up: bool
     overview: Overview | None = None  # None: not known
     conditions: Mapping[str, int] | None = None  # how many hosts are in which
+    alarms: int | None = None  # of the quality of rows
 
     @property
     def jobs(self) -> Sequence[tuple[str, JobView]]:
@@ -358,6 +359,9 @@ STORE: tuple[Metric[Store], ...] = (
            _of_overview(lambda overview: overview.success)),
     Metric("shoal_hosts", "gauge", ("condition",),
            "Hosts by condition; told by the dashboard only.", _hosts),
+    Metric("shoal_quality_alarms", "gauge", (),
+           "Fields that are empty or out of their range, and were not; told by the dashboard only.",
+           lambda of: of.alarms),
 )  # fmt: skip
 
 
@@ -369,10 +373,14 @@ def render_process(report: TallyReport, vitals: Vitals) -> bytes:
 
 
 def render_store(
-    overview: Overview | None, conditions: Mapping[str, int] | None = None, *, up: bool | None = None
+    overview: Overview | None,
+    conditions: Mapping[str, int] | None = None,
+    *,
+    alarms: int | None = None,
+    up: bool | None = None,
 ) -> bytes:
     """Without an overview, only whether the store is `up`."""
-    return _render(STORE, Store(overview is not None if up is None else up, overview, conditions))
+    return _render(STORE, Store(overview is not None if up is None else up, overview, conditions, alarms))
 
 
 def check_installed() -> None:

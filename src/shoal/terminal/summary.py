@@ -20,6 +20,7 @@ from shoal.text import command
 
 PERCENTILES = (50, 90, 99)
 _COUNTERS = 20  # that are shown
+_ALARMS = 5
 
 
 def render(view: View, *, output: str, dead_command: str = "") -> RenderableType:
@@ -77,6 +78,7 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if counters.rejected:
         hint = (f"  {command(f'rejected list {view.job.spec.name}')}", "cyan")
         facts.append(("rejected", Text.assemble((humanize.count(counters.rejected), "bold red"), hint)))
+    facts += _quality(view)
     if view.restarts:
         facts.append(
             ("restarts", Text(f"{view.restarts}; what was counted just before is missing", "yellow"))
@@ -104,6 +106,23 @@ def _followed(view: View) -> list[tuple[str, Text]]:
     ]
     if results := results_in_words(view.freshness.visits):
         facts.append(("visits", Text(results.replace(" visits", "", 1))))
+    return facts
+
+
+def _quality(view: View) -> list[tuple[str, Text]]:
+    """What is not as it was, and what was never there."""
+    facts, found = [], view.quality
+    if found.alarms:
+        text = Text()
+        for sentence in found.alarms[:_ALARMS]:
+            text.append(f"{humanize.printable(sentence)}\n", "bold yellow")
+        if len(found.alarms) > _ALARMS:
+            text.append(f"{humanize.count(len(found.alarms) - _ALARMS)} more\n", "yellow")
+        text.append(command("quality"), "cyan")
+        facts.append(("quality", text))
+    if found.empty:
+        more = f"; {len(found.empty) - _ALARMS} more" if len(found.empty) > _ALARMS else ""
+        facts.append(("empty", Text(humanize.printable("; ".join(found.empty[:_ALARMS]) + more), "yellow")))
     return facts
 
 
@@ -198,6 +217,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "logins": report.logins,
         "failed_logins": report.failed_logins,
         "cached": report.cached,
+        "quality": {"alarms": list(view.quality.alarms), "empty": list(view.quality.empty)},
         "counts": counts.without_costs(view.job.counts),
         "costs": counts.costs(view.job.counts),
     }

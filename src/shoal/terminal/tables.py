@@ -18,6 +18,7 @@ from shoal.inspect.host import HostView, causes, rate_source, settings_in_words
 from shoal.model import DeadLetter, Failure, Snapshot
 from shoal.policy.host_table import ANY
 from shoal.policy.outcomes import rule_for
+from shoal.policy.quality_alarms import alarms
 from shoal.settings import HostSettings
 from shoal.terminal.console import safe, stdout, table, when
 from shoal.terminal.live_panel import latency_style
@@ -62,6 +63,8 @@ def _condition(host: HostView) -> Text:
     text = Text(host.condition, _STYLES.get(host.condition, "red"))
     if host.until is not None:
         text.append(f" {humanize.span(host.until - host.now)}")
+    if found := alarms(host.state.quality):
+        text.append(f", {humanize.plural(len(found), 'quality alarm')}", "yellow")
     return text
 
 
@@ -107,6 +110,7 @@ def print_host(host: HostView, queues: Sequence[HostQueue]) -> None:
         ("follows", _visits_in_words(host)),
         ("errors", _errors(host) or "none"),
         ("browser", "\n".join(host.in_browser.values()) or "not needed"),
+        ("quality", "\n".join(one.sentence for one in alarms(host.state.quality)) or "no alarm"),
         ("settings", _own(host)),
     ):
         facts.add_row(name, value if isinstance(value, Text) else safe(value))
