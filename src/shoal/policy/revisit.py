@@ -65,7 +65,7 @@ _JITTER = 0.05  # share of a wait by which it may be shorter or longer
 
 _FADES = 90 * DAY  # what was counted for a page that is never heard of again fades in this time
 _UNSEEN = 10.0  # pages that a new host is taken to have at least, for a day or so
-_GUESSED = 4.0  # pages of which nothing is known that the prior has besides those of the host
+_GUESSED = 8.0  # pages of which nothing is known that the prior has besides those of the host
 _SPARE = 0.02  # days of the budget that are kept as a reserve
 _SAVED, _OWED = 0.25, 2.0  # days of the budget that the credit is at most, above and below zero
 _FASTER, _SLOWER = 1.0, 2.0  # how far the credit may move the logarithm of the speed
