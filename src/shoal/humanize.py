@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
+
+_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def read_span(text: str) -> float | None:
+    """ "30s", "10m", "2h", "1d", "1w" in seconds; None: it is none of these."""
+    span = _SPAN.fullmatch(text.strip())
+    return None if span is None else float(span[1]) * _SECONDS[span[2]]
 
 
 def count(number: int) -> str:

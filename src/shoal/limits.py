@@ -93,6 +93,11 @@ CSV_NAME = (
     255  # characters of the name of such a column, which may come from a page. Beyond: in the same column
 )
 
+# -- what a standing job remembers of a page's items between two visits. Beyond: changes are told without old values
+KEPT_PAGE = 16 * KB  # bytes for all items of a page: there may be a million pages. Beyond: only their digests
+KEPT_ITEM = 256 * KB  # bytes of an item before it is compressed. Beyond: only its digest
+KEPT_IDENT = 200  # characters of an item's key. Beyond: only its digest
+
 # -- counters of a spider, kept with its job
 COUNTER_NAMES = 200  # names of a job: each is a time series of its metrics. Beyond: counted as "(other)"
 COUNTER_NAME = 100  # characters of a name. Beyond: `junk`
@@ -107,6 +112,10 @@ STATE_NAME = 100  # characters of a name. Beyond: `junk`
 PAGE_FETCHES = 1_000  # calls of `page.fetch` for one page: a list has its own requests. Beyond: `junk`
 
 # -- URLs
+WEBHOOK_BODY = (
+    128 * KB
+)  # bytes of the changes in one delivery. Beyond: several; a longer change has no values
+WEBHOOK_CHANGES = 500  # changes in one delivery. Beyond: several
 URL_READ = 4  # times max_url_length: longer URLs are refused unread, since parsing costs time too
 START_LINE = (
     1 * MB
@@ -132,3 +141,4 @@ TOML_FILE = 16 * MB  # bytes of a file: 10,000 sites with fields of their own. B
 FIELD_VALUES = 10_000  # values of a field, or objects of `each`, on one page. Beyond: cut, and counted
 # Times that elements are read, on average: those inside others each time. Beyond: cut, and counted
 FIELD_WORK = 20
+VALIDATOR = 200  # characters of an ETag or Last-Modified that is sent back; a longer one is not kept

@@ -231,7 +231,14 @@ class Admission:
 
 def _options(request: Request, referer: str | None, cookies_at: float) -> FetchOptions:
     given = (
-        *(request.session, request.timeout, request.max_body, request.wait_for, request.proxy),
+        *(
+            request.session,
+            request.timeout,
+            request.max_body,
+            request.wait_for,
+            request.revisit,
+            request.proxy,
+        ),
         *(referer, request.country, cookies_at),
     )
     return USUAL_FETCH if given == _USUAL_OPTIONS else FetchOptions(*given)

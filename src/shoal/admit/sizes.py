@@ -22,10 +22,11 @@ def stored_size(request: Request) -> int:
         and request.wait_for is None
         and request.proxy is None
         and request.country is None
+        and request.revisit is None
         and len(request.method) + len(request.handler) <= REQUEST_WORD
     ):
         return 0  # a link, as nearly all are
-    for name in ("method", "pool", "handler", "session", "wait_for", "proxy", "country"):
+    for name in ("method", "pool", "handler", "session", "wait_for", "proxy", "country", "revisit"):
         size = len(getattr(request, name) or "")
         if size > REQUEST_WORD:
             raise OversizeError(f"its {name} has {size:,} characters; {REQUEST_WORD} are the most")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +14,7 @@ from shoal.develop import DEFAULT_CACHE
 from shoal.errors import UsageError
 from shoal.frontier import DEFAULT_STORE as DEFAULT_STORE
 from shoal.frontier import hint_at
+from shoal.humanize import read_span
 from shoal.settings import Settings
 
 SPEED, REACH, MANNERS, PLACES, SHOWN = "How fast", "How far", "Manners", "Where", "What is shown"
@@ -91,6 +91,19 @@ Processes = Annotated[
 MaxPages = Annotated[int | None, option("--max-pages", value="N", text="Stop after N pages.", panel=REACH)]
 Depth = Annotated[int | None, option("--depth", value="N", text="Follow links N deep.", panel=REACH)]
 
+Revisit = Annotated[
+    str | None,
+    option(
+        "--revisit",
+        value="TIME",
+        text="Visit pages again: 1h, or auto (as often as they change), auto 10m-7d.",
+        panel=REACH,
+    ),
+]
+Once = Annotated[
+    bool, switch("--once", text="End when no page is due; the same command later goes on.", panel=REACH)
+]
+
 # -- manners
 NoRobots = Annotated[bool, switch("--no-robots", text="Do not ask robots.txt.", panel=MANNERS)]
 AllowNetwork = Annotated[
@@ -131,6 +144,10 @@ Output = Annotated[
         panel=PLACES,
         default="JOB.jsonl",
     ),
+]
+Webhook = Annotated[
+    list[str] | None,
+    option("--webhook", value="URL", text="Send what has changed to this address. Repeatable.", panel=PLACES),
 ]
 Archive = Annotated[
     str | None,
@@ -287,9 +304,6 @@ Config = Annotated[
     option("--config", value="FILE", text="Settings file instead of ./shoal.toml.", env="SHOAL_CONFIG"),
 ]
 
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
 
 def refuse_options(context: typer.Context) -> None:
     """Refuses options before a sub-command, which would have no effect."""
@@ -352,9 +366,8 @@ def moment(text: str | None, now: float, option: str) -> float | None:
     """ "2h" or "1d" (ago), or an ISO date or time (local unless it names a zone), in epoch seconds."""
     if text is None:
         return None
-    span = _SPAN.fullmatch(text.strip())
-    if span:
-        return now - float(span[1]) * _SECONDS[span[2]]
+    if (ago := read_span(text)) is not None:
+        return now - ago
     try:
         return datetime.fromisoformat(text.strip()).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -367,10 +380,10 @@ def seconds(text: str | None, option: str) -> float | None:
     """ "30s", "10m" or "2h" as a number of seconds."""
     if text is None:
         return None
-    span = _SPAN.fullmatch(text.strip())
+    span = read_span(text)
     if span is None:
         raise UsageError(f"{option} {text!r} is not a time: write it like 30s, 10m, 2h or 1d")
-    return float(span[1]) * _SECONDS[span[2]]
+    return span
 
 
 def set_up_logging(

@@ -73,7 +73,7 @@ class Archiver:
         if isinstance(verdict, Retry) and not (
             verdict.counts and is_last_attempt(task, self._settings.max_attempts)
         ):
-            return replace(settlement, archived=())
+            return replace(settlement, archived=without_records(settlement.archived))
         told = "moved" if isinstance(verdict, Moved) else "dead" if failure else "done"
         metadata = self._metadata(task, response, at)
         metadata = replace(metadata, verdict=told, failure=failure, page=page)
@@ -197,3 +197,8 @@ class _Watched:
 
     async def close(self) -> None:
         await self._transport.close()
+
+
+def without_records(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """What is committed beside records: changes of the page."""
+    return tuple(row for row in rows if not isinstance(row, Records))

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from shoal.engine.served import EngineJob
 from shoal.errors import SinkError
-from shoal.model import Lease, Settlement
+from shoal.model import ARCHIVE, Lease, Settlement
 
 _LARGE = 4 << 20  # bytes of rows that wait for no others
 _WAITING = 4  # pages a slot whose rows may be on their way over the network
@@ -87,7 +87,8 @@ class Delivery:
 
     def takes(self, job: EngineJob, settlement: Settlement) -> bool:
         """Whether the page is settled by way of this, and not in a round."""
-        return bool(settlement.rows) and (job.sink.writes_first or is_remote(job))
+        rows = settlement.rows or any(row.table != ARCHIVE for row in settlement.archived)
+        return bool(rows) and (job.sink.writes_first or is_remote(job))
 
     def hand(self, job: EngineJob, settlement: Settlement) -> None:
         self._waiting.setdefault(job, []).append(settlement)

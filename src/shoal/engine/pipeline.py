@@ -28,8 +28,11 @@ from shoal.engine.logins import Entry, Logins
 from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission, Permit
 from shoal.engine.redirects import Redirects
+from shoal.engine.revisiting import Revisiting
 from shoal.engine.sessions import SessionKeeper, Visit
 from shoal.engine.tally import Tally
+from shoal.engine.visit_tally import visit_of
+from shoal.engine.webhooks import Webhooks
 from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
@@ -45,10 +48,12 @@ from shoal.model import (
     Moved,
     Response,
     Retry,
+    Revisit,
     Settlement,
     Snapshot,
     Task,
 )
+from shoal.model.built_in import WEBHOOK
 from shoal.model.counts import CACHED, NOT_ARCHIVED
 from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
@@ -75,12 +80,14 @@ class Pipeline:
         tally: Tally,
         recorder: HistoryRecorder,
         routes: Routes,
+        revisits: Revisiting,
         clock: FrontierClock,
         state: Values | None = None,
         letters: LetterHooks | None = None,
         archiver: Archiver | None = None,
         cache: ArchiveCache | None = None,
         lines: PageLines | None = None,
+        webhooks: Webhooks,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -103,6 +110,8 @@ class Pipeline:
         self._archiver = archiver
         self._cache = cache
         self._lines = lines
+        self._webhooks = webhooks
+        self._revisits = revisits
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page. None: the task goes back untouched."""
@@ -110,12 +119,15 @@ class Pipeline:
             settlement = await self._process(lease)
         if settlement is None:
             return None
+        settlement = self._revisits.failed(settlement)
         if costs := self._routes.take_costs():
             settlement = replace(settlement, counts=(*settlement.counts, *costs))
         return settlement if self._logins is None else restored(lease, settlement)
 
     async def _process(self, lease: Lease) -> Settlement | None:
         task = lease.task
+        if task.handler == WEBHOOK:
+            return await self._webhooks.deliver(lease)
         self._handling.check_handler(task)
         if task.item is not None:
             return await self._handling.replay(lease)
@@ -130,6 +142,8 @@ class Pipeline:
             return self._not_archived(lease)
         if lease.ahead:
             return None
+        if (elsewhere := self._revisits.start(lease)) is not None:
+            return elsewhere
         waiting = (
             nullcontext() if task.lane == BROWSER else in_the_network()
         )  # an open tab uses CPU while its page waits
@@ -152,6 +166,7 @@ class Pipeline:
                 entry = await self._logins.enter(replace(lease, task=sent))
                 if not isinstance(entry, Entry):
                     return None if entry is None else _ended(lease, entry)
+            sent = self._revisits.conditional(sent, permit.host)
             visit = await self._sessions.enter(sent)
             fetched, asked = await self._fetcher.fetch(sent, permit.host, permit.timeout, visit.jar), lease
             if sent is not task:
@@ -167,7 +182,7 @@ class Pipeline:
             return replace(settlement, counts=(*settlement.counts, (NOT_ARCHIVED, 1)))
         record = new_id()
         settlement = await self._conclude(lease, host, fetched, judgement, visit, at, record)
-        is_page = judgement.verdict is None and judgement.kind != "redirect"
+        is_page = judgement.verdict is None and judgement.kind not in ("redirect", "not_modified")
         return await self._archiver.add(settlement, outcome, id=record, at=at, page=is_page)
 
     def _cached(self, task: Task) -> CachedAnswer | None:
@@ -222,7 +237,11 @@ class Pipeline:
             if judgement.kind == "redirect":
                 followed = self._follow(lease, outcome, kept=visit.keeps(fetched.request))
                 return followed if self._logins is None else unmerged(followed)
+            unchanged = self._revisits.unchanged(lease, outcome, at, host)
+            if unchanged is not None:
+                return replace(unchanged, status=outcome.status, elapsed=outcome.elapsed)
             settlement = await self._handling.handle(lease, outcome, host, at, record)
+            settlement = await self._revisits.visited(settlement, outcome, at, host)
             settlement = replace(
                 settlement, status=outcome.status, elapsed=outcome.elapsed, size=len(outcome.body)
             )
@@ -244,6 +263,7 @@ class Pipeline:
         to = self._redirects.follow(lease.task, response, kept=kept)
         if isinstance(to, Failure):
             return self._refused(lease, to.kind, to.detail)
+        to = self._revisits.moved(lease.task, to, response.status)
         return Settlement(lease, Moved(to), status=response.status, elapsed=response.elapsed)
 
     def _refused(self, lease: Lease, kind: str, detail: str) -> Settlement:
@@ -268,6 +288,9 @@ class Pipeline:
             self._routes.return_costs(settlement.counts)
             return
         task, verdict = settlement.lease.task, settlement.verdict
+        if task.handler == WEBHOOK:
+            self._delivered(settlement)
+            return
         if lines is not None and lines.wanted:
             lines.tell(settlement, links, last=is_last_attempt(task, self._settings.max_attempts))
         if self._recorder.recent is not None:
@@ -276,7 +299,11 @@ class Pipeline:
             self._count_rejected(task, settlement.rejected)
         if settlement.unsent and settlement.status:  # without a status, the cache did not have it
             self._tally.from_cache()
-        if isinstance(verdict, Done):
+        if (visit := visit_of(settlement)) is not None:
+            self._tally.visited(visit)
+        if isinstance(verdict, Revisit) and verdict.failure is not None:
+            self._count_failure(settlement, verdict.failure, dead=False)
+        elif isinstance(verdict, Done | Revisit):
             if task.item is None:
                 self._tally.handled(task.host)
         elif isinstance(verdict, Dead):
@@ -284,6 +311,12 @@ class Pipeline:
         elif isinstance(verdict, Retry) and verdict.counts:  # otherwise it waits, and has not failed
             dead = is_last_attempt(task, self._settings.max_attempts)
             self._count_failure(settlement, verdict.failure, dead=dead)
+
+    def _delivered(self, settlement: Settlement) -> None:
+        """It is no page, so it is counted apart."""
+        self._webhooks.settled(settlement)
+        if self._letters and isinstance(settlement.verdict, Dead):
+            self._letters.tell(letter_of(settlement.lease.task, settlement.verdict, self._clock.time()))
 
     def _count_rejected(self, task: Task, items: Sequence[Task]) -> None:
         self._tally.rejected += len(items)

@@ -99,6 +99,7 @@ class OneJob:
         self._frontier = frontier
         self._all = (job,)
         self._lanes = served(settings)
+        self._once = settings.once  # ends when nothing is due
         self.trouble: HandlerMissing | None = None  # why nothing more is claimed
 
     def current(self) -> Sequence[EngineJob]:
@@ -120,7 +121,7 @@ class OneJob:
             if mine.made_at not in (0.0, job.created_at):
                 return True
             if not job.exhausted:
-                return False
+                return self._once and job.idle
             if await self._frontier.finish(mine.name):
                 return True  # otherwise another process has finished it, or added to it
         return True

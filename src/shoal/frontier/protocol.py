@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol, Self
 
+from shoal.frontier.following import FOLLOWED_SEEN, Following
 from shoal.frontier.news import News
 from shoal.frontier.values import (
     SCAN,
@@ -287,6 +288,11 @@ class Viewing(Timed, Protocol):
     async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
         """Where the job's task for the URL, host and fingerprint of `task` is. Searches at most `scan` tasks of each of
         the host's queues."""
+        ...
+
+    async def following(self, job: str, limit: int = FOLLOWED_SEEN) -> Following:
+        """The pages of the job that are visited again and again: when each is due, and which are overdue. If more than
+        `limit` wait, every so manieth of them; of the others at most so many. A few hundredths of a second."""
         ...
 
 

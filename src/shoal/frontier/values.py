@@ -47,6 +47,7 @@ class JobSpec(Struct, frozen=True):
     # home may be exact all the same.
     dedupe: Literal["exact", "bloom"] = "exact"
     capacity: int = 0
+    dedupe_expires: float = 0.0  # seconds after which a page that was done may be seen again; 0: never
     domain: DomainLimit = (
         DomainLimit()
     )  # for all hosts of a domain; of several running jobs there the strictest holds
@@ -114,6 +115,12 @@ class Job(Struct, frozen=True):
         if budget and c.done >= budget:
             return True
         return self.fed_all and c.open == 0
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is left to do but later visits of pages."""
+        c = self.counters
+        return self.fed_all and c.open == c.waiting
 
     @property
     def unfed(self) -> Sequence[str]:
@@ -272,6 +279,7 @@ class HostQueue(Struct, frozen=True):
     lane: str
     pending: int
     delayed: int
+    waiting: int = 0  # of the delayed ones: those that wait for their next visit
 
 
 Place = Literal["unknown", "pending", "delayed", "leased", "done", "dead", "merged"]

@@ -11,8 +11,18 @@ from msgspec.structs import replace
 
 from shoal.frontier.loss import Loss
 from shoal.frontier.values import JobSpec, worker_lost
-from shoal.model import REJECTED, Dead, DeadLetter, Failure, Retry, Snapshot, Task, is_items_host
-from shoal.valve import OPEN, Valve
+from shoal.model import (
+    REJECTED,
+    Dead,
+    DeadLetter,
+    Failure,
+    Retry,
+    Snapshot,
+    Task,
+    is_items_host,
+    is_webhook_host,
+)
+from shoal.valve import DELIVERING, OPEN, Valve
 
 _UNBOUNDED = 1 << 30
 
@@ -45,6 +55,8 @@ def is_rejected(letter: DeadLetter) -> bool:
 
 def first_valve(host: str, spec: JobSpec) -> Valve:
     """The valve of a host that nobody knows yet."""
+    if is_webhook_host(host):
+        return DELIVERING
     return OPEN if is_items_host(host) else spec.valve
 
 

@@ -29,6 +29,7 @@ from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute of a function with the name that it is registered under
+HANDLER_CODE = "shoal_code"  # the attribute of a function with what it was made from, if that is no Python
 COOKIE_MARK = "\x01"  # begins what a task keeps of a redirect's cookie that is in the store; no header has it
 REJECTED = "rejected"  # the kind of a dead letter that is an item
 DOUBT = "proxy_doubt"  # the kind of a failure that is the fault of a proxy or of the host
@@ -132,6 +133,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
             raise SpiderError(
                 "Request: its country is not one: give two letters, or what your provider calls it"
             )
+        if self.revisit is not None and not _REVISIT.fullmatch(self.revisit.strip()):
+            raise SpiderError("Request: its revisit is no time: write 1h, auto, auto 10m-7d, or never")
         if self.proxy is not None:
             try:
                 check_asked(self.proxy)
@@ -183,6 +186,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 _PLAIN = Request.__struct_defaults__[2:]  # without url, handler and base
+_REVISIT = re.compile(r"never|(auto\s+[0-9.]+[smhdw]-)?[0-9.]+\s*[smhdw]|auto")
 _COUNTRY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _USER = re.compile(r"(https?:[/\\]{2})([^/?#\\@:]*):?([^/?#\\@]*)@", re.IGNORECASE)
 
@@ -307,6 +311,18 @@ def page_host(host: str) -> str:
 
 def is_items_host(host: str) -> bool:
     return host.startswith(_ITEMS_OF)
+
+
+_WEBHOOK = "webhook "
+
+
+def webhook_host(number: int) -> str:
+    """The host key of what is delivered to that webhook, from 1. It is no host of the crawl, like those of items."""
+    return items_of(f"{_WEBHOOK}{number}")
+
+
+def is_webhook_host(host: str) -> bool:
+    return host.startswith(_ITEMS_OF + _WEBHOOK)
 
 
 class ItemNote(Struct, frozen=True, omit_defaults=True):
@@ -463,7 +479,7 @@ class Moved(Struct, frozen=True, tag="moved"):
         insists on its own spelling. Such a target is not a duplicate, though seen. Nor is one of a page that is
         visited again and again, and leads elsewhere each time."""
         to = self.to
-        if to.record is not None and to.record.start:
+        if to.record is not None and to.record.start and to.record.visits:
             return True
         return to.fingerprint in task.pages or to.url == task.url or to.url in task.hops
 
@@ -473,6 +489,7 @@ class Revisit(Struct, frozen=True, tag="revisit"):
 
     after: float
     record: PageRecord
+    failure: Failure | None = None  # why the visit came to nothing; for the engine only
 
     def task(self, task: Task) -> Task:
         """The task for the next visit. It begins where the last one ended, unless its record says otherwise."""
@@ -485,6 +502,7 @@ Verdict: TypeAlias = Done | Revisit | Retry | Dead | Moved
 
 
 ARCHIVE = "_archive"  # the table of rows that are records of the archive
+CHANGES = "changes"  # the table of rows that say what has changed since the last visit of a page
 
 
 class Row(Struct, frozen=True):
@@ -498,6 +516,9 @@ class Row(Struct, frozen=True):
     ident: str = ""  # … and their values
     at: float = 0.0  # when its page was asked for, in the frontier's time
     meta: int = 0  # how many bytes of it, before the final "}\n", the setting row_meta has added
+    # -- of a page that is visited again
+    place: int | None = None  # among all items of its page, if only some of them are written
+    touch: bool = False  # it was there before, and is unchanged: only the time when it was checked moves
 
 
 class Settlement(Struct, frozen=True):
@@ -514,8 +535,12 @@ class Settlement(Struct, frozen=True):
     unsent: bool = (
         False  # nothing was sent for the page: its host gets the turn back, unless others went since
     )
-    archived: tuple[Row, ...] = ()  # records for the journal, after the rows; not counted
-    held: str = ""  # why what the page yields is not written: it looks broken. For the engine only
+    archived: tuple[
+        Row, ...
+    ] = ()  # records, changes and touches for the journal, after the rows; not counted
+    # -- for the engine only
+    held: str = ""  # why what the page yields is not written: it looks broken
+    links: bytes = b""  # the digest of its requests
     # -- of the page that was handled, for people to look at
     status: int = 0
     elapsed: float = 0.0  # seconds that its request took

@@ -17,7 +17,9 @@ class KeptRow(Struct, frozen=True, array_like=True):
     data: bytes = b""  # its data, compressed; b"": it was too long to be kept
 
 
-class PageRecord(Struct, frozen=True, omit_defaults=True):
+class PageRecord(
+    Struct, frozen=True, array_like=True
+):  # without names: there are very many. New fields go last
     visits: int = 0  # how often it was asked for and answered
     checked_at: float = 0.0  # when it was last asked for, and answered
     handled_at: float = 0.0  # when its handler last ran
@@ -25,12 +27,16 @@ class PageRecord(Struct, frozen=True, omit_defaults=True):
     interval: float = 0.0  # seconds from then to the next visit, as it was planned
     etag: str = ""
     modified: str = ""  # the header Last-Modified
+    useless: int = 0  # how often in a row the same body had another ETag
     body: bytes = b""  # the digest of the last body
+    links: bytes = b""  # the digest of the requests that its handler yielded, if it yielded no items
+    code: bytes = b""  # the digest of the handler's code: a page is read again when that has changed
     rows: tuple[KeptRow, ...] = ()
     rate: bytes = b""  # how often it changes, as policy/revisit.py writes it down
     gone: int = 0  # how often in a row it was not there any more (404, 410)
     missed: int = 0  # how often in a row a visit failed
     held: int = 0  # how often in a row its items were held back
+    trouble: str = ""  # why the last visit failed
     start: str = ""  # where the next visit begins, if a redirect led here that is not for good
 
     @property

@@ -34,7 +34,7 @@ SOONEST, LATEST = (
     60.0,
     3 * 365 * 86400.0,
 )  # seconds between two changes, of the fastest and of the slowest class
-STEP = (LATEST / SOONEST) ** (1 / (CLASSES - 1))  # from one class to the next
+STEP: float = (LATEST / SOONEST) ** (1 / (CLASSES - 1))  # from one class to the next
 _LOG_STEP = math.log(STEP)
 RATES = tuple(STEP**index / LATEST for index in range(CLASSES))  # changes a second, slowest first
 
@@ -205,7 +205,7 @@ def _gain(x: float) -> float:
     return x * x / 2 - x**3 / 3 if x < 1e-4 else -math.expm1(-x) - x * math.exp(-x)
 
 
-_WAITS = tuple(SOONEST * STEP**index for index in range(CLASSES))
+_WAITS: tuple[float, ...] = tuple(SOONEST * STEP**index for index in range(CLASSES))
 _PRODUCTS = [RATES[0] * SOONEST * STEP**index for index in range(2 * CLASSES)]
 _GAINS = [[_gain(x) for x in _PRODUCTS[first : first + CLASSES]] for first in range(CLASSES)]
 _CHANGED = [[-math.expm1(-x) for x in _PRODUCTS[first : first + CLASSES]] for first in range(CLASSES)]
@@ -249,4 +249,4 @@ def _reaches(weights: Chances, rows: Sequence[Sequence[float]], level: float) ->
         else:
             high, most = middle, value
     share = math.log(level / least) / math.log(most / least) if most > least > 0.0 else 1.0
-    return _WAITS[low] * STEP**share
+    return _WAITS[low] * float(STEP**share)

@@ -132,7 +132,11 @@ TABLE: dict[str, Rule] = {
     "hook": _bury("a hook raised an exception, or did not finish within handler_timeout"),
     "junk": _bury("the handler yielded something that is neither an item nor a request"),
     "row_refused": _bury("the database does not take a value that the page has for a column"),
+    "second_look": _retry(
+        "a field that is usually filled is empty: the page is looked at again", blames_host=False
+    ),
     "rejected": _bury("an item that cannot be written, or that its schema refuses"),
+    "webhook": _retry("a webhook was not delivered", blames_host=False),
     "hung": _retry("the page held the process until it was ended from outside", blames_host=False),
     "worker_lost": _retry("the worker died with the page in hand", blames_host=False),
     "unexpected": _retry("an error nobody foresaw", blames_host=False),
@@ -207,7 +211,7 @@ def judge(
         outcome.status in settings.handle_status or takes_status(task.handler, outcome.status)
     ):
         return None
-    if kind == "not_modified" and not _is_conditional(task.headers):
+    if kind == "not_modified" and not _is_conditional(task):
         kind = "http_304"
     rule = rule_for(kind)
     if rule.action in ("page", "follow"):
@@ -258,8 +262,11 @@ def this_life(task: Task) -> Iterator[Failure]:
         yield failure
 
 
-def _is_conditional(headers: Mapping[str, str] | None) -> bool:
-    return headers is not None and any(name.lower() in _CONDITIONAL for name in headers)
+def _is_conditional(task: Task) -> bool:
+    """Whether the request may have named a version: its own headers, or those of a page that was visited before."""
+    if task.record is not None and (task.record.etag or task.record.modified):
+        return True
+    return task.headers is not None and any(name.lower() in _CONDITIONAL for name in task.headers)
 
 
 def _delay(outcome: Outcome, task: Task, settings: Settings, now: float, rng: random.Random) -> float:

@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from shoal.policy.escalation import Look
 from shoal.policy.load import PROXY
-from shoal.policy.revisit import Visit
 from shoal.settings import Settings
 
 TIMEOUTS = frozenset({"timeout", "connect_timeout", "read_timeout"})
@@ -38,7 +37,6 @@ class Observation(Struct, frozen=True):
     reached: bool = False  # the host answered something, even an error
     origin: str = ""  # the scheme of the request: "http", "https"
     look: Look | None = None  # what fetching the page without a browser gave, if that says anything
-    visit: Visit | None = None  # what it showed of a page that is visited again and again
 
     @property
     def elapsed(self) -> float:

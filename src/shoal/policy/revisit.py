@@ -34,6 +34,7 @@ from operator import mul
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.humanize import read_span
 from shoal.policy.change_rate import (
     CLASSES,
     NO_EVIDENCE,
@@ -95,15 +96,11 @@ class Pace(Struct, frozen=True):
         return max(self.shortest, min(self.longest, wait))
 
 
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY, "w": 7 * DAY}
-_SPAN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?([smhdw])", re.ASCII)
 _AUTO = re.compile(r"auto(?: +([^-]{1,20})-([^-]{1,20}))?", re.ASCII)
 
 
-def read_span(text: str) -> float:
-    """ "10m" as seconds."""
-    found = _SPAN.fullmatch(text.strip())
-    seconds = float(found[1]) * _UNITS[found[2]] if found else 0.0
+def _span(text: str) -> float:
+    seconds = read_span(text) or 0.0
     if not 1.0 <= seconds <= 10_000 * DAY:
         raise ValueError(f"{text[:40]!r} is not a time: write it like 30s, 10m, 2h, 7d or 4w")
     return seconds
@@ -116,7 +113,7 @@ def read_pace(text: str, shortest: float | str, longest: float | str) -> Pace | 
         return None
     if not text.startswith("auto"):
         try:
-            return Pace(read_span(text), read_span(text))
+            return Pace(_span(text), _span(text))
         except ValueError:
             raise ValueError(
                 f"{text[:40]!r} is not a time to visit again: write 1h, auto, auto 10m-7d or never"
@@ -124,15 +121,23 @@ def read_pace(text: str, shortest: float | str, longest: float | str) -> Pace | 
     found = _AUTO.fullmatch(text)
     if found is None:
         raise ValueError(f"{text[:40]!r} is not understood: write auto, or auto 10m-7d with bounds")
-    low = read_span(found[1]) if found[1] else _seconds(shortest)
-    high = read_span(found[2]) if found[2] else _seconds(longest)
+    low = _span(found[1]) if found[1] else _seconds(shortest)
+    high = _span(found[2]) if found[2] else _seconds(longest)
     if low > high:
         raise ValueError(f"{text[:40]!r}: the shorter time comes first, as in auto 10m-7d")
     return Pace(low, high, auto=True)
 
 
 def _seconds(value: float | str) -> float:
-    return read_span(value) if isinstance(value, str) else value
+    return _span(value) if isinstance(value, str) else value
+
+
+def is_pace(text: object) -> bool:
+    """Whether it can stand for a pace."""
+    try:
+        return isinstance(text, str) and (read_pace(text, 1.0, 2.0) is None or True)
+    except ValueError:
+        return False
 
 
 # -- what is known of a host
@@ -187,7 +192,7 @@ class RevisitPlan(Struct, frozen=True, array_like=True):
     @property
     def changes_a_day(self) -> float:
         """How many changes a day the pages make, by what is known of their rates; the fastest make most of them."""
-        return DAY * sum(map(mul, _counts(self.counts), RATES))
+        return DAY * float(sum(map(mul, _counts(self.counts), RATES)))
 
 
 NO_PLAN = RevisitPlan()

@@ -31,10 +31,11 @@ from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import DeadFilter, Job
 from shoal.inspect.event_log import EventBook
+from shoal.inspect.freshness import visited
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, eta
 from shoal.inspect.rejected import RejectedItem, rejected_item
-from shoal.inspect.retention import tidy
+from shoal.inspect.retention import tidy, tidying
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.model import REJECTED
 from shoal.runtime.admission import make_admission
@@ -52,7 +53,7 @@ from shoal.sink import Output, Sink, make_journal, open_sink
 from shoal.sink.file_sink import FileSink
 from shoal.sink.journals import Several
 from shoal.sink.jsonl import MemoryJournal
-from shoal.sink.outputs import expand, read_output, with_archive
+from shoal.sink.outputs import expand, read_output, wanted_by, with_archive
 from shoal.sink.own import OwnSink
 from shoal.spider import debugging
 from shoal.spider.arguments import job_name
@@ -209,7 +210,10 @@ async def _run(
             can_resume()
         workers: CrawlWorker | Supervisor
         if sink is not None:
-            workers = CrawlWorker(plan.job, plan.spider, plan.settings, frontier, sink, tracing)
+            wanted = wanted_by(plan.output)
+            workers = CrawlWorker(
+                plan.job, plan.spider, plan.settings, frontier, sink, tracing, wanted=wanted
+            )
             admission = workers.admission
         else:
             workers = _supervisor(plan, frontier)
@@ -231,7 +235,10 @@ async def _run(
             source=plan.feeds,
             paused=workers.feeding_paused,
         )
-        async with feeding(feeder, workers, frontier, plan.job):
+        async with (
+            feeding(feeder, workers, frontier, plan.job),
+            tidying(frontier, plan.settings, spared={plan.job}),
+        ):
             await workers.run()
         await conclude(plan, frontier, lambda: told.to_stop)
         view = await look()
@@ -316,7 +323,7 @@ async def progress_reports(
     window = RateWindow()
     horizon = Horizon()
     job = await frontier.job(plan.job)
-    done_before = job.counters.done if job is not None else 0
+    done_before = visited(job) if job is not None else 0
 
     async def look() -> View:
         job = await frontier.job(plan.job)
@@ -328,16 +335,18 @@ async def progress_reports(
         at = await frontier.now()
         slow = await horizon.slow_hosts(frontier, plan.job, at) if job.counters.pending else ()
         now = time.monotonic()
-        rate = window.add(now, job.counters.done)
+        rate = window.add(now, visited(job))
         return View(
             job,
             merge([before.report, report()]),
             elapsed=before.elapsed + now - began,
             restarts=before.restarts,
-            rate=rate if now - began > 1 else (job.counters.done - done_before) / max(0.1, now - began),
+            rate=rate if now - began > 1 else (visited(job) - done_before) / max(0.1, now - began),
             eta=eta(job, rate, slow, at),
             queues=[(one.record.name, one.pending) for one in slow],
             processes=plan.settings.processes,
+            freshness=await horizon.freshness(frontier, job),
+            now=at,
         )
 
     async def look_regularly() -> None:

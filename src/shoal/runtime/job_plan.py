@@ -11,12 +11,17 @@ from msgspec import Struct
 from shoal.errors import SettingsError, SpiderError, UsageError
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
+from shoal.fetch.webhook_sending import read_receivers
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
+from shoal.humanize import read_span
 from shoal.jobs.note import FedBy, handlers_of, write_note
+from shoal.jobs.schedule import read_times
+from shoal.model import CHANGES
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
+from shoal.policy.revisit import read_pace
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Output, is_database, output_key
 from shoal.sink.objects.object_store import is_object_store
@@ -75,6 +80,7 @@ def spec_of(plan: JobPlan) -> JobSpec:
         dedupe=settings.dedupe,
         capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,
         domain=domain_limit(settings),
+        dedupe_expires=read_expiry(settings.dedupe_expires),
     )
 
 
@@ -84,11 +90,15 @@ def check_parts(plan: JobPlan) -> None:
     HostPolicies(plan.settings)
     check_plugins(plan.settings)
     check_cache(plan.settings)
+    check_revisit(plan.settings)
+    read_expiry(plan.settings.dedupe_expires)
+    read_times(plan.settings.every, plan.settings.cron)
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
-    if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
+    if plan.fed_by == "crawl":  # the workers of a fleet have proxies and webhooks of their own
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)
+        read_receivers(plan.settings, os.environ)
     lanes = plan.settings.lane_weights
     for name, table in plan.settings.host.items():
         if table.lane is not None and table.lane not in lanes:
@@ -102,6 +112,32 @@ def check_parts(plan: JobPlan) -> None:
         if handler.lane == BROWSER and serves_browser and not available(plan.settings):
             raise SpiderError(f"handler {handler.name!r} is in the browser lane: {why_not(plan.settings)}")
     _check_kinds(plan)
+
+
+def visits_again(plan: JobPlan) -> bool:
+    """Whether the settings or a handler want pages to be visited again."""
+    said = [plan.settings.revisit, *(handler.revisit for handler in plan.spider.handlers.values())]
+    return any(text not in ("", "never") for text in said)
+
+
+def check_revisit(settings: Settings) -> None:
+    for name, text in (
+        ("revisit", settings.revisit),
+        ("revisit_min, revisit_max", f"auto {settings.revisit_min}-{settings.revisit_max}"),
+    ):
+        try:
+            read_pace(text, 1, 2)
+        except ValueError as error:
+            raise SettingsError(f"{name}: {error}") from None
+
+
+def read_expiry(text: str) -> float:
+    """Seconds; 0: never."""
+    if not text.strip():
+        return 0.0
+    if not (seconds := read_span(text)):
+        raise SettingsError(f"dedupe_expires: {text[:40]!r} is no time: write 12h, 7d or 4w")
+    return seconds
 
 
 def check_cache(settings: Settings) -> None:
@@ -119,7 +155,7 @@ def _check_kinds(plan: JobPlan) -> None:
     """An output for a kind of item that no handler makes would stay empty."""
     kinds = kinds_of(plan.spider)
     for place in read_output(plan.output, stored=True):
-        if place.kind != "archive" and place.item and place.item not in kinds:
+        if place.kind != "archive" and place.item and place.item not in (*kinds, CHANGES):
             close = get_close_matches(place.item.lower(), kinds, 1)
             raise UsageError(
                 f"-o {place.item}=: no handler of spider {plan.spider.name!r} makes items of that kind; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,10 +31,13 @@ from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
+from shoal.engine.quality import Quality
 from shoal.engine.recent import RecentRecorder
+from shoal.engine.revisiting import Revisiting
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
+from shoal.engine.webhooks import Webhooks
 from shoal.errors import ShoalError, SinkAway
 from shoal.events import event
 from shoal.fetch.browser.executable import available
@@ -67,6 +71,7 @@ from shoal.sink.objects.object_parts import ObjectParts
 from shoal.sink.objects.object_several import SeveralObjects
 from shoal.sink.objects.object_store import ObjectStore, is_object_store
 from shoal.sink.objects.outage import Outage
+from shoal.sink.outputs import NOTHING_MORE, Wanted
 from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import Yielded, collect
 from shoal.spider.hooks import NO_HOOKS, Hooks
@@ -102,6 +107,7 @@ class JobRunner:
         may_reach: Callable[[str], bool] | None = None,
         trusts_tasks: bool = True,
         hooks: Hooks | None = None,
+        wanted: Wanted = NOTHING_MORE,
     ) -> None:
         # First of all, as each may be refused, and nothing is open yet.
         self._cache = _cache_of(settings)
@@ -110,6 +116,7 @@ class JobRunner:
         accounts = spider.logs_in.find_accounts() if spider.logs_in is not None else {}
         guard, rng = Guard(settings.allow_network), rng or random.Random()
         clock = FrontierClock(clock or SystemClock())
+        self._webhooks = Webhooks(settings, clock, rng, os.environ)
         self.name = job
         self.hooks = hooks if hooks is not None else hooks_of(spider, settings)
         self.job_hooks = JobHooks(frontier, self.hooks, settings)
@@ -184,6 +191,9 @@ class JobRunner:
             files=self.files,
             archiver=self._archiver,
             cache=self._cache,
+            wanted=wanted,
+            webhooks=self._webhooks,
+            replaces=sink.writes_first,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -268,6 +278,7 @@ class JobRunner:
     async def close(self) -> None:
         await self._letters.close()
         await self._transport.close()
+        await self._webhooks.close()
         if self._archiver is not None:
             self._archiver.close()
         if self._cache is not None:
@@ -339,8 +350,12 @@ def make_pipeline(
     letters: LetterHooks | None = None,
     archiver: Archiver | None = None,
     cache: ArchiveCache | None = None,
+    wanted: Wanted = NOTHING_MORE,
+    webhooks: Webhooks | None = None,
+    replaces: bool = False,
 ) -> Pipeline:
-    """The steps of a page's path, in their order. `browser`: there is one to open pages with."""
+    """The steps of a page's path, in their order. `browser`: there is one to open pages with. `wanted`: what the
+    output takes besides items. `replaces`: rows go where there may be older ones."""
     challenges = Challenges(settings, browser=browser)
     escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
     judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
@@ -382,6 +397,9 @@ def make_pipeline(
             rng=rng,
         )
     inner = make_inner(logins=logins, archiver=archiver, cache=cache)
+    revisits = Revisiting(
+        spider, settings, hosts=hosts, admission=admission, clock=clock, rng=rng, wanted=wanted
+    )
     handling = Handling(
         spider,
         settings,
@@ -393,6 +411,8 @@ def make_pipeline(
         inner=inner,
         downloads=Downloads(settings, inner, files, tally) if files is not None else None,
         collecting=collecting,
+        is_standing=revisits.is_standing,
+        quality=Quality(spider, settings, hosts, replaces=replaces),
     )
     return Pipeline(
         settings,
@@ -409,12 +429,14 @@ def make_pipeline(
         tally=tally,
         recorder=recorder,
         routes=routes,
+        revisits=revisits,
         clock=clock,
         state=state,
         letters=letters,
         archiver=archiver,
         cache=cache,
         lines=PageLines(spider.handler_named("").name),
+        webhooks=webhooks or Webhooks(settings, clock, rng, os.environ),
     )
 
 

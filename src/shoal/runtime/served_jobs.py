@@ -44,6 +44,7 @@ from shoal.sink import Sink, open_sink
 from shoal.sink.objects.object_parts import ObjectParts
 from shoal.sink.objects.object_several import SeveralObjects
 from shoal.sink.objects.object_spool import SpooledObjects
+from shoal.sink.outputs import wanted_by
 from shoal.sink.ownership import Owner
 from shoal.spider.schemas import columns_of
 from shoal.spider.served_spiders import ServedSpiders
@@ -220,6 +221,7 @@ class ServedJobs:
             may_reach=reach,
             trusts_tasks=self._plan.trusts(spider),
             hooks=self._hooks.of(spider, settings),
+            wanted=wanted_by(self._plan.output_for(spec, spider)),
         )
 
     def _open_sink(self, spec: JobSpec, settings: Settings) -> Sink:

@@ -82,6 +82,8 @@ SECRET = frozenset(
             "proxy",
             "session_headers",
             "session_key",
+            "webhook",
+            "webhook_secret",
         ),
         "worker_pool",
     }
@@ -180,6 +182,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     deny: list[str] = []  # regular expressions: a URL must match none
     dedupe: Literal["exact", "bloom"] = "exact"  # how URLs that were seen are remembered
     dedupe_capacity: PositiveInt = 10_000_000  # with bloom: for how many URLs
+    dedupe_expires: str = ""  # such as "7d": how long a page that is done stays known; "": for ever
     trap_repeats: Count = 3  # the same path segment (or pair) this often means a trap
     max_url_length: PositiveInt = 2_000
     tracking_params: list[str] = []  # query parameters that make no other page, besides the built-in list
@@ -219,6 +222,18 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     file_timeout: PositiveSeconds = 3600.0  # for one request for a file
     max_redirects: Count = 10
     handle_status: list[int] = []  # error statuses that go to the handler all the same
+
+    # -- pages that are visited again and again
+    revisit: str = ""  # when: "1h", "auto" or "auto 10m-7d", as often as they change; "": never
+    revisit_min: str = "5m"  # with auto: never sooner
+    revisit_max: str = "30d"  # … and never later
+    revisit_budget: Count = 0  # requests a day and host for pages visited before; 0: what its limits allow
+    once: bool = False  # the crawl ends when no page is due, though some wait for their next visit
+    changes_ignore: list[str] = []  # fields of items that make no change, such as a time
+    history_keep: str = ""  # how long databases keep old versions of rows: "90d"; "": for ever
+
+    # -- rows that may be broken
+    quality: Literal["hold", "warn", "off"] = "hold"  # what is done with rows that are not as they were
 
     # -- rows
     row_fields: list[RowField] = []  # what rows of a crawl without code have besides; "all": everything
@@ -279,6 +294,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_dead_jobs: Count = 300  # the latest with dead letters
     keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
     keep_letter_days: Annotated[float, Meta(ge=0)] = 90.0  # dead letters of any job
+
+    # -- webhooks (docs/webhooks.md)
+    webhook: str | list[str] = ""  # addresses that changes are sent to; ${NAME} is a variable
+    webhook_secret: str | list[str] = ""  # signs what is sent; several while one replaces another
+    webhook_days: Annotated[float, Meta(gt=0)] = 3.0  # for which a delivery that fails is tried again
+
+    # -- runs again and again, by `shoal submit`
+    every: str = ""  # "30m", "1d"
+    cron: str = ""  # cron's five fields, in UTC; "": neither
 
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))

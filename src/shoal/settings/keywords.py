@@ -46,6 +46,7 @@ class CrawlSettings(TypedDict, total=False):
     deny: list[str]
     dedupe: Literal["exact", "bloom"]
     dedupe_capacity: int
+    dedupe_expires: str
     trap_repeats: int
     max_url_length: int
     tracking_params: list[str]
@@ -78,6 +79,14 @@ class CrawlSettings(TypedDict, total=False):
     file_timeout: float
     max_redirects: int
     handle_status: list[int]
+    revisit: str
+    revisit_min: str
+    revisit_max: str
+    revisit_budget: int
+    once: bool
+    changes_ignore: list[str]
+    history_keep: str
+    quality: Literal["hold", "warn", "off"]
     row_fields: list[RowField]
     extract: list[ExtractKind]
     max_text: int
@@ -124,6 +133,11 @@ class CrawlSettings(TypedDict, total=False):
     keep_dead_jobs: int
     keep_dead_days: float
     keep_letter_days: float
+    webhook: str | list[str]
+    webhook_secret: str | list[str]
+    webhook_days: float
+    every: str
+    cron: str
     challenges: list[ChallengeKind]
     challenge_check: str
     challenge_delay: float

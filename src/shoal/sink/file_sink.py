@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import Journal
-from shoal.model import Row, Settlement
+from shoal.model import ARCHIVE, Row, Settlement
 from shoal.sink import Sink
 from shoal.sink.journals import LocalJournal, take
 from shoal.sink.jsonl import StdoutJournal
@@ -74,7 +74,10 @@ class SeveralSinks:
 
     async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
         for place, sink in self._databases:
-            given = [replace(one, rows=_taken(one.rows, place)) for one in batch]
+            given = [
+                replace(one, rows=_taken(one.rows, place), archived=_taken(one.archived, place))
+                for one in batch
+            ]
             written = await sink.write(given)
             batch = [_refused(*three) for three in zip(batch, given, written, strict=True)]
         return batch
@@ -92,8 +95,10 @@ def _refused(settlement: Settlement, given: Settlement, written: Settlement) -> 
     """The settlement without what a database has refused: nobody else gets it either."""
     if written is given:
         return settlement
+    archived = settlement.archived
     if written.verdict is not given.verdict:
-        return replace(written, rows=())
+        return replace(written, rows=(), archived=tuple(row for row in archived if row.table == ARCHIVE))
     kept = {id(row) for row in written.rows}
     lost = {id(row) for row in given.rows if id(row) not in kept}
-    return replace(written, rows=tuple(row for row in settlement.rows if id(row) not in lost))
+    rows = tuple(row for row in settlement.rows if id(row) not in lost)
+    return replace(written, rows=rows, archived=archived)

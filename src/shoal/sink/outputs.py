@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SinkError, UsageError
-from shoal.model import ARCHIVE
+from shoal.model import ARCHIVE, CHANGES
 
 if TYPE_CHECKING:
     from shoal.model import Row
@@ -128,7 +128,12 @@ class Place(Struct, frozen=True):
         return self.kind == "file" or (self.kind == "archive" and not _SCHEME.match(self.target))
 
     def takes(self, table: str) -> bool:
-        return self.item == table or not (self.item or table == ARCHIVE)
+        return self.item == table or not (self.item or table in (ARCHIVE, CHANGES))
+
+    @property
+    def keeps_times(self) -> bool:
+        """Whether it knows when each row was last checked."""
+        return self.format in ("sqlite", "postgresql")
 
     def for_item(self, table: str) -> Place:
         return replace(self, target=self.target.replace("{item}", plain_name(table)))
@@ -150,6 +155,21 @@ def read_output(output: Output, *, stored: bool = False) -> tuple[Place, ...]:
         return ()
     given = [output] if isinstance(output, str | Path) else output
     return tuple(_read(os.fspath(one), stored) for one in given)
+
+
+class Wanted(Struct, frozen=True):
+    """What an output takes besides items, of pages that are visited again."""
+
+    changes: bool = False  # rows that say what has changed
+    touches: bool = False  # rows that are unchanged: a database notes when they were checked
+
+
+NOTHING_MORE = Wanted()
+
+
+def wanted_by(output: Output) -> Wanted:
+    places = read_output(output, stored=True)
+    return Wanted(any(place.item == CHANGES for place in places), any(place.keeps_times for place in places))
 
 
 def _read(text: str, stored: bool) -> Place:
@@ -333,10 +353,15 @@ def by_place(places: Sequence[Place], rows: Sequence[Row]) -> dict[Place, list[R
     """Which rows each place takes."""
     taken: dict[Place, list[Row]] = {}
     for row in rows:
-        named = [place for place in places if not place.is_rest and place.takes(row.table)]
-        for place in named or [place for place in places if place.is_rest]:
+        for place in _takers(places, row):
             one = place.for_item(row.table) if place.is_template else place
             its_rows = taken.setdefault(one, [])
             if not its_rows or its_rows[-1] is not row:  # {item} may be the name of another output
                 its_rows.append(row)
     return taken
+
+
+def _takers(places: Sequence[Place], row: Row) -> list[Place]:
+    named = [place for place in places if not place.is_rest and place.takes(row.table)]
+    found = named or [place for place in places if place.is_rest and row.table != CHANGES]
+    return [place for place in found if place.keeps_times] if row.touch else found

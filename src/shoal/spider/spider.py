@@ -36,8 +36,9 @@ from msgspec import Struct
 from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
-from shoal.model import DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
+from shoal.model import CHANGES, DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.model.built_in import BUILT_IN, is_built_in
+from shoal.policy.revisit import is_pace
 from shoal.settings import Settings
 from shoal.settings.keywords import SpiderSettings
 from shoal.spider.hooks import HookDecorators, objects_among
@@ -76,6 +77,7 @@ class Handler(Struct, frozen=True):
     wait_for: str = ""  # in a browser: "load", "quiet", or a CSS selector; "": as in the settings
     schemas: tuple[Schema, ...] = ()  # the classes of its items; none: any item will do
     files: tuple[str, ...] = ()  # fields of its items with URLs of files to download
+    revisit: str = ""  # when its pages are visited again: "1h", "auto", "never"; "": as in the settings
 
 
 class HandlerOptions(TypedDict, total=False):
@@ -90,6 +92,7 @@ class HandlerOptions(TypedDict, total=False):
     country: str
     wait_for: str
     files: str | Sequence[str]
+    revisit: str
 
 
 class Spider(HookDecorators):
@@ -106,7 +109,6 @@ class Spider(HookDecorators):
         "made_by",
         "name",
         "plugins",
-        "recurs",
         "route",
         "settings",
         "start",
@@ -133,10 +135,6 @@ class Spider(HookDecorators):
         self.handlers: dict[str, Handler] = {}
         self.logs_in: Login | None = None  # how to log in
         self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
-        self.recurs: tuple[str | None, str | None] = (
-            None,
-            None,
-        )  # how `shoal submit` repeats it: --every, --cron
         self.route: Callable[[str, Path | None], str] | None = (
             None  # the handler of a start URL, and its file
         )
@@ -183,6 +181,7 @@ class Spider(HookDecorators):
         country: str = "",
         wait_for: str = "",
         files: str | Sequence[str] = (),
+        revisit: str = "",
     ) -> Handler:
         """Registers a function as a handler, as `@spider.handler` does.
 
@@ -194,6 +193,7 @@ class Spider(HookDecorators):
         - `pool`, `country`: the proxies that its pages go through
         - `wait_for`: in a browser, when a page is complete: "load", "quiet", or a CSS selector
         - `files`: fields of its items with URLs of files, which are downloaded
+        - `revisit`: when its pages are visited again: "1h", "auto" (as often as they change), or "never"
         """
         where = f"spider {self.name!r}"
         if not callable(function):
@@ -217,9 +217,18 @@ class Spider(HookDecorators):
         except SpiderError as error:
             raise SpiderError(f"{where}: handler {name!r}: {error}") from None
         kind = item if isinstance(item, str) else schemas[0].table if len(schemas) == 1 else ""
+        if CHANGES in ([schema.table for schema in schemas] or [kind or name]):
+            raise SpiderError(
+                f"{where}: handler {name!r}: items of the kind {CHANGES!r} are those that tell what has changed on "
+                "pages; give yours another name with item='…'"
+            )
         fields = (files,) if isinstance(files, str) else tuple(files)
+        if not is_pace(revisit):
+            raise SpiderError(
+                f"{where}: handler {name!r}: revisit is {revisit!r}; write 1h, auto, auto 10m-7d, or never"
+            )
         handler = Handler(
-            name, function, keys, lane, priority, kind, pool, country, wait_for, schemas, fields
+            name, function, keys, lane, priority, kind, pool, country, wait_for, schemas, fields, revisit
         )
         self.handlers[name] = handler
         _remember_name(function, name)

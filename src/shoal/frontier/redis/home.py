@@ -20,6 +20,7 @@ from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.durability import Replicas
+from shoal.frontier.redis.following import following
 from shoal.frontier.redis.inventory import take_stock
 from shoal.frontier.redis.keys import HOME, wake_channel
 from shoal.frontier.redis.link import OPEN_PATIENCE, Link
@@ -276,6 +277,7 @@ class RedisFrontier:
 
     now = _verb(Shards.now)
     find = _verb(finding.find)
+    following = _verb(following)
 
     # -- room
 

@@ -19,6 +19,7 @@ from shoal.frontier.sqlite import adding, claiming, finding, settling
 from shoal.frontier.sqlite import jobs as stored
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translated
+from shoal.frontier.sqlite.following import following
 from shoal.frontier.sqlite.inventory import compact, take_stock
 from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import connect, shared_timebase
@@ -248,6 +249,7 @@ class SqliteFrontier:
         return await self._writer.do(lambda s: s.now())
 
     find = _verb(finding.find)
+    following = _verb(following)
 
     # -- room
 

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import UNSET
 
 from shoal.errors import UrlError
+from shoal.humanize import read_span
 from shoal.spider.declared.compiling import start_url
 from shoal.spider.declared.extracting import field_table, split_pseudo
 from shoal.spider.declared.file_model import (
@@ -37,7 +38,6 @@ from shoal.spider.declared.written_numbers import is_sample
 
 _PLACES = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "like", "const", "any_")
 _WITH_JSON = ("css", "xpath", "script")
-_SPAN = re.compile(r"[0-9]+(?:\.[0-9]+)?\s*[smhdw]")
 _HANDLER = re.compile(r"[\w-]{1,100}")
 _NUMBERS = ("int", "float", "decimal", "price")
 _TIMES = ("date", "datetime")
@@ -100,7 +100,7 @@ def _schedule(site: Site) -> Iterator[Problem]:
     every, cron = site.table.every, site.table.cron
     if every is not None and cron is not None:
         yield Problem(("cron",), "give one of every and cron")
-    if every is not None and not _SPAN.fullmatch(every.strip()):
+    if every is not None and read_span(every) is None:
         yield Problem(("every",), f'"{every[:40]}" is not a time: write it like 30s, 10m, 2h or 1d')
     if cron is not None and len(cron.split()) != 5:
         yield Problem(("cron",), "write five fields, minute hour day month weekday, as in 30 4 * * 1-5")

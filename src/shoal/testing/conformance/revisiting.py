@@ -8,7 +8,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter
 from shoal.model import Dead, Done, Moved, Retry, Revisit
 from shoal.model.page_record import KeptRow, PageRecord
-from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, start_job
+from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, spec, start_job
 from shoal.testing.manual_clock import ManualClock
 
 _RECORD = PageRecord(
@@ -32,7 +32,7 @@ class Revisiting:
         await settle(frontier, lease, Retry(1.0, FAILED))
         clock.advance(2)
         [lease] = (await claim(frontier)).leases
-        await settle(frontier, lease, Revisit(60.0, _RECORD), make_task("http://a.test/next"))
+        await settle(frontier, lease, Revisit(40.0, _RECORD), make_task("http://a.test/next"))
         job = await counted(frontier)
         counters = job.counters
         assert (counters.waiting, counters.delayed, counters.done, counters.pending) == (1, 1, 0, 1)
@@ -40,8 +40,8 @@ class Revisiting:
         await settle(frontier, other)
         early = await claim(frontier)
         assert early.leases == []
-        assert abs(early.next_due - 60) < 0.01
-        clock.advance(60.01)
+        assert abs(early.next_due - 40) < 0.01
+        clock.advance(40.01)
         [again] = (await claim(frontier)).leases
         assert (again.task.attempt, again.task.history) == (1, ())
         assert (again.task.id, again.task.record) == (lease.task.id, _RECORD)
@@ -114,8 +114,15 @@ class Revisiting:
         await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Revisit(10.0, _RECORD))
+        await frontier.open_job(spec("other"))
+        await frontier.add("other", [make_task("http://a.test/")])
+        [kept] = (await claim(frontier, jobs=["other"])).leases
+        await settle(frontier, kept, Revisit(10.0, _RECORD))
         await frontier.drop_job("job")
+        [queue] = await frontier.host_queues("a.test")
+        assert (queue.job, queue.delayed) == ("other", 1)
         await start_job(frontier, [])
         clock.advance(11)
+        assert len((await claim(frontier, jobs=["other"])).leases) == 1
         assert (await claim(frontier)).leases == []
         assert (await counted(frontier)).counters.waiting == 0

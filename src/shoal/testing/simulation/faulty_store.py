@@ -136,7 +136,7 @@ class CheckedFrontier:
         self, batch: Sequence[Settlement], journal: Journal | None, epoch: str | None
     ) -> Settled:
         settled = await self.home.settle(batch, journal, epoch=epoch)
-        self._checker.settled(batch, settled, self._journal.rows)
+        self._checker.settled(batch, settled, self._journal.rows, await self.home.now())
         await self._after([settlement.lease.task.host for settlement in batch])
         return settled
 
