@@ -230,7 +230,7 @@ def test_the_strictest_holds_and_is_named() -> None:
     not_asked = replace(robots, manual=Manual(rate=1.0, robots=False))
     assert seen(rules, not_asked)[0] == 1.0
 
-    complaints = RateState(factor=4.0, slowdowns=2, status="429")
+    complaints = RateState(pace=0.125, complaints=2, status="429")
     slowed = rules.policies.encode({**rules.policies.initial(), "rate": complaints})
     assert seen(rules, replace(known, policies=slowed)) == (8.0, 3, "slowed down by the policy rate")
     plain = HostRules(Settings(rate=4, robots=False))
