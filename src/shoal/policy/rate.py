@@ -140,7 +140,7 @@ class RatePolicy:
         )
 
     def _is_first_after_rest(self, state: RateState, seen: Observation) -> bool:
-        """Whether the request was the first one after a complaint: not the pace was too fast, but the rest too short."""
+        """Whether the request was the first one after a complaint: the rest was too short, not the pace too fast."""
         if not state.pace or state.taken:
             return False
         return seen.started < state.knows_from + 1 / state.pace
