@@ -60,7 +60,7 @@ def test_a_server_that_counts_by_the_minute_and_says_nothing(name: str) -> None:
 
 
 def test_a_limit_that_changes_over_the_day() -> None:
-    hour = 3600.0
+    hour = 1800.0
 
     def bears(now: float) -> float:
         return (5.0, 2.0, 8.0, 5.0)[int((now - START) // hour) % 4]

@@ -34,16 +34,14 @@ _LEAST = 0.25  # share of the pace that is left by one complaint
 _ENOUGH = 10  # answers for an average, however those in flight together are counted
 _LONG_REST = 0.1  # share of the time
 _NEAR = 0.985  # of the pace at which complaints began is that pace
-_HOLD, _MAX_HOLD = 20.0, 300.0  # seconds
+_HOLD, _MAX_HOLD = 20.0, 120.0  # seconds
 _COUNTED = 60.0  # … over which most servers count that do not count by the second
 _HELD = 20  # answers
 _USED = 0.7  # share of a pace that was really used, for answers to say anything about it
 _REST, _MAX_REST = 1.0, 300.0  # seconds
 _REST_GROWTH = 4.0  # if it was too short: a page has few attempts
-_QUIET, _MAX_QUIET = (
-    60.0,
-    600.0,
-)  # seconds between a complaint and another try of that pace, doubled by every failure
+# Seconds between a complaint and another try of that pace, doubled by every failure.
+_QUIET, _MAX_QUIET = 60.0, 300.0
 _EARNED = 500  # answers before it
 _FORGET = 3600.0  # seconds without a complaint at the configured pace, and the state starts again
 
@@ -152,13 +150,14 @@ class RatePolicy:
         if not state.complained_at:
             slower, step = pace / 2, _BLIND_STEP
         elif not state.borne:
+            hold = _HOLD  # the limit has changed, or is not known yet
             took = state.taken / max(seen.started - state.complained_at, 1e-3)
             slower = min(max(took * _MARGIN, pace * _LEAST), pace / (1 + _STEP))
         elif state.borne < pace * _NEAR:
             slower = borne = state.borne
         else:  # it was not borne after all
             slower, hold = pace / (1 + _STEP), min(2 * hold, _MAX_HOLD)
-        if state.began and pace >= state.began * _NEAR:
+        if state.borne and (not state.began or pace >= state.began * _NEAR):
             refused += 1
         return replace(
             state,
@@ -197,7 +196,7 @@ class RatePolicy:
     def _stepped(self, state: RateState, now: float) -> RateState:
         """After a pace was borne: the next one."""
         if state.began and state.pace >= state.began * _NEAR:
-            state = replace(state, began=0.0, refused=0)  # the limit is higher now
+            state = replace(state, began=0.0, hold=_HOLD)  # the limit is higher now
         faster = state.pace * (1 + state.step)
         step = min(state.step * _STEP_GROWTH, _MAX_STEP)
         if state.began:
