@@ -77,4 +77,4 @@ def test_the_table_takes_its_place_in_the_document(folder: Path) -> None:
 
 
 def test_nothing_is_left_in_the_directory(folder: Path) -> None:
-    assert sorted(path.name for path in folder.iterdir()) == ["race.json", "race.md", "race.svg"]
+    assert sorted(path.name for path in folder.iterdir()) == ["race-by-host.svg", "race.json", "race.md"]
