@@ -43,6 +43,7 @@ from shoal.model import Dead, Done, Lease, Moved, Retry, Revisit, Settlement, Ta
 from shoal.model.page_record import PageRecord
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies, domain_limit
+from shoal.policy.concurrency import most_at_once
 from shoal.settings import Settings
 from shoal.testing.simulation.generated_web import Host, Web, forbids
 
@@ -350,7 +351,7 @@ class Checker:
             self.expect(not forbids(host, path), "robots", f"{host.name}{path} is forbidden by robots.txt")
 
     def at_the_server(self, host: Host, count: int) -> None:
-        most = self._settings.per_host
+        most = most_at_once(self._settings)
         self.expect(count <= most, "server", f"{host.name} has {count} requests under way, its cap is {most}")
 
     def robots_answered(self, host: Host) -> None:
