@@ -99,7 +99,10 @@ class Standing:
     def begin(self) -> None:
         if self._workers > 1:
             subprocess.run(
-                self._words("submit", *self._outputs()), cwd=self._folder, env=_environ(), check=True
+                self._words("submit", "-i", "start.txt", *self._outputs()),
+                cwd=self._folder,
+                env=_environ(),
+                check=True,
             )
         for _ in range(self._workers):
             self._start()
@@ -111,10 +114,11 @@ class Standing:
         return [sys.executable, "-m", "shoal", command, "standing.py", "--store", self._store, *more]
 
     def _start(self) -> None:
-        words = (
-            self._words("worker", "-q") if self._workers > 1 else self._words("crawl", "-q", *self._outputs())
-        )
-        self._running.append(subprocess.Popen(words, cwd=self._folder, env=_environ()))
+        words = self._words("crawl", "-q", *self._outputs()) if self._workers == 1 else self._words("worker")
+        with (self._folder / "stderr").open("ab") as told:
+            self._running.append(
+                subprocess.Popen(words, cwd=self._folder, env=_environ(), stderr=told, stdout=told)
+            )
 
     def kill_one(self) -> None:
         process = self._running.pop(self._rng.randrange(len(self._running)))
@@ -245,7 +249,9 @@ def main() -> int:
         site = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
         stack.callback(site.kill)
         assert site.stdout is not None
-        (folder / "standing.py").write_text(SPIDER.replace("PORT", site.stdout.readline().strip()))
+        port = site.stdout.readline().strip()
+        (folder / "standing.py").write_text(SPIDER.replace("PORT", port))
+        (folder / "start.txt").write_text(f"http://127.0.0.1:{port}/\n")
         store, workers = "store.db", 1
         if asked.home == "valkey":
             server = stack.enter_context(ValkeyServer(folder / "valkey"))
