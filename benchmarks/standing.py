@@ -156,13 +156,16 @@ class Standing:
 
 
 def _environ() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1]), "SHOAL_GUARDIAN": "off"}
+    """The lease of a worker is its own setting, not that of the spider."""
+    own = {"SHOAL_GUARDIAN": "off", "SHOAL_LEASE": f"{LEASE:g}"}
+    return {**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1]), **own}
 
 
 def lost_pages(standing: Standing, job: Job, pages: int, until: float) -> list[str]:
     """Pages without a task, or without a visit at the end."""
     last = {name: at for at, name, _, _ in standing.hits()}
-    late = [name for name in map(str, range(pages)) if last.get(name, 0.0) < until - 3 * PACE]
+    ages = {name: until - last.get(name, 0.0) for name in map(str, range(pages))}
+    late = [f"{name} not for {age:.1f} s" for name, age in ages.items() if age > 3 * PACE]
     counters = job.counters
     if counters.admitted != pages + 1 or counters.open != pages or counters.dead:
         late.append(f"{counters}")
