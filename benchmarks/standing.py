@@ -99,7 +99,10 @@ class Standing:
     def begin(self) -> None:
         if self._workers > 1:
             subprocess.run(
-                self._words("submit", *self._outputs()), cwd=self._folder, env=_environ(), check=True
+                self._words("submit", "-i", "start.txt", *self._outputs()),
+                cwd=self._folder,
+                env=_environ(),
+                check=True,
             )
         for _ in range(self._workers):
             self._start()
@@ -111,10 +114,11 @@ class Standing:
         return [sys.executable, "-m", "shoal", command, "standing.py", "--store", self._store, *more]
 
     def _start(self) -> None:
-        words = (
-            self._words("worker", "-q") if self._workers > 1 else self._words("crawl", "-q", *self._outputs())
-        )
-        self._running.append(subprocess.Popen(words, cwd=self._folder, env=_environ()))
+        words = self._words("crawl", "-q", *self._outputs()) if self._workers == 1 else self._words("worker")
+        with (self._folder / "stderr").open("ab") as told:
+            self._running.append(
+                subprocess.Popen(words, cwd=self._folder, env=_environ(), stderr=told, stdout=told)
+            )
 
     def kill_one(self) -> None:
         process = self._running.pop(self._rng.randrange(len(self._running)))
@@ -152,13 +156,16 @@ class Standing:
 
 
 def _environ() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1]), "SHOAL_GUARDIAN": "off"}
+    """The lease of a worker is its own setting, not that of the spider."""
+    own = {"SHOAL_GUARDIAN": "off", "SHOAL_LEASE": f"{LEASE:g}"}
+    return {**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1]), **own}
 
 
 def lost_pages(standing: Standing, job: Job, pages: int, until: float) -> list[str]:
     """Pages without a task, or without a visit at the end."""
     last = {name: at for at, name, _, _ in standing.hits()}
-    late = [name for name in map(str, range(pages)) if last.get(name, 0.0) < until - 3 * PACE]
+    ages = {name: until - last.get(name, 0.0) for name in map(str, range(pages))}
+    late = [f"{name} not for {age:.1f} s" for name, age in ages.items() if age > 3 * PACE]
     counters = job.counters
     if counters.admitted != pages + 1 or counters.open != pages or counters.dead:
         late.append(f"{counters}")
@@ -245,7 +252,9 @@ def main() -> int:
         site = stack.enter_context(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
         stack.callback(site.kill)
         assert site.stdout is not None
-        (folder / "standing.py").write_text(SPIDER.replace("PORT", site.stdout.readline().strip()))
+        port = site.stdout.readline().strip()
+        (folder / "standing.py").write_text(SPIDER.replace("PORT", port))
+        (folder / "start.txt").write_text(f"http://127.0.0.1:{port}/\n")
         store, workers = "store.db", 1
         if asked.home == "valkey":
             server = stack.enter_context(ValkeyServer(folder / "valkey"))

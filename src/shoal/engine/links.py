@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,6 +20,7 @@ from shoal.model.built_in import WEBHOOK
 from shoal.settings import Settings
 
 Link = tuple[str, str]  # (base, href)
+Hasten = Callable[[str, str, Mapping[int, float]], Awaitable[int]]  # as in the frontier: job, host, pages
 
 
 class _Unsettled(NamedTuple):
@@ -42,12 +43,14 @@ class Links:
         escalation: Escalation,
         tally: Tally,
         now: Callable[[], float],
+        hasten: Hasten | None = None,
     ) -> None:
         self._settings = settings
         self._admission = admission
         self._escalation = escalation
         self._tally = tally
         self._now = now
+        self._hasten = hasten  # None: pages are visited once
         self._known = KnownLinks()
         self._known_for = _memory_of(settings)
         self._known_since = now()
@@ -90,8 +93,22 @@ class Links:
         for at in range(0, len(requests), _AT_ONCE):
             await asyncio.sleep(0)
             found += self._admitted(lease, requests[at : at + _AT_ONCE], host)
+        await self._hasten_changed(lease, requests)
         self._unsettled[lease.token] = _Unsettled((), requests, host, None, is_source=True)
         return tuple(found)
+
+    async def _hasten_changed(self, lease: Lease, requests: Sequence[Request]) -> None:
+        """Of a sitemap or a feed that is read again: pages that have changed since their last visit are visited now."""
+        if self._hasten is None:
+            return
+        wanted: dict[str, dict[int, float]] = {}  # by host
+        for request in requests:
+            if request.changed_at is not None:
+                task = self._admission.admit(request, lease.task)
+                if isinstance(task, Task) and task.fingerprint is not None:
+                    wanted.setdefault(task.host, {})[task.fingerprint] = request.changed_at
+        for name, pages in wanted.items():
+            await self._hasten(lease.task.job, name, pages)
 
     def _admitted(self, lease: Lease, requests: Sequence[Request], host: HostView | None) -> Iterator[Task]:
         allows = _allowed(lease.task, host)

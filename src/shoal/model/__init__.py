@@ -98,6 +98,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     proxy: str | None = None  # the proxy it goes through: an address, or a name of the setting proxies
     country: str | None = None  # that its proxy is to be in; None: as its handler says
     revisit: str | None = None  # when it is visited again: "1h", "auto", "never"; None: as its handler says
+    changed_at: float | None = None  # when a sitemap or a feed says that the page has changed (epoch)
 
     def __post_init__(self) -> None:
         """A value of another type is told here, where the line that gave it is known, and not by the store."""
@@ -255,6 +256,7 @@ _REQUEST_TYPES: dict[str, tuple[Any, str]] = {
     "proxy": ((str, NoneType), "an address such as http://host:port, or a name"),
     "country": ((str, NoneType), "a text (str)"),
     "revisit": ((str, NoneType), "a time such as 1h, auto, or never"),
+    "changed_at": ((int, float, NoneType), "seconds since the epoch"),
 }
 
 

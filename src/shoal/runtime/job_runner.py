@@ -366,7 +366,14 @@ def make_pipeline(
     fetcher = Fetcher(transport, hosts, routes, guard, escalation, clock, waits_of(spider))
     notes = notes or SessionNotes(frontier, settings.session_key)
     sessions = SessionKeeper(job, settings, notes, routes.sessions, routes.proxies, tally, clock)
-    links = Links(settings, admission=admission, escalation=escalation, tally=tally, now=clock.time)
+    links = Links(
+        settings,
+        admission=admission,
+        escalation=escalation,
+        tally=tally,
+        now=clock.time,
+        hasten=frontier.hasten,
+    )
     page_hooks = PageHooks(hooks, spider, settings, clock)
     make_inner = partial(
         InnerFetcher,

@@ -221,6 +221,7 @@ class _Part:
             session=task.session,
             country=task.options.country,
             proxy=task.options.proxy,
+            changed_at=_moment(entry.lastmod) if entry.lastmod and task.record is not None else None,
         )
 
     def _details(self, details: dict[str, Any]) -> dict[str, Any]:
