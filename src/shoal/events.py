@@ -245,6 +245,13 @@ EVENTS: dict[str, Kind] = {
     "hook_failed": _kind("warning", "job url error traceback", "{error}, on {url}"),
     "job_hook_failed": _kind("error", "job error", "job {job}: {error}"),
     "process_hook_failed": _kind("error", "error", "{error}"),
+    "webhook_failed": _kind("warning", "job webhook error", "a delivery failed, and is tried again: {error}"),
+    "webhook_recovered": _kind("info", "job webhook", "{webhook} takes deliveries again"),
+    "webhook_dead": _kind(
+        "error",
+        "job url webhook error",
+        "a delivery about {url} is given up: {error}; send it again with: shoal dead replay {job} --kind webhook",
+    ),
     "output_unfinished": _kind(
         "error",
         "job error",
@@ -301,6 +308,13 @@ EVENTS: dict[str, Kind] = {
         "info",
         "host pattern",
         "pages of {host} like {pattern} are fetched without a browser again",
+    ),
+    # -- what handlers yield
+    "quality_alarm": _kind("warning", "host handler field kind reason", "{host}: {reason}"),
+    "quality_ended": _kind(
+        "info",
+        "host handler field",
+        "{host}: {field} of handler {handler} is as it was, or accepted as it is",
     ),
     # -- store and results
     "store_awaited": _kind(
@@ -362,7 +376,7 @@ EVENTS: dict[str, Kind] = {
     # -- the program itself
     "progress": _kind(
         "info",
-        "job state done admitted rate in_flight pending delayed dead rejected eta",
+        "job state done admitted rate in_flight pending delayed dead rejected eta waiting followed overdue",
         "job {job}: {done} of {admitted} pages",
     ),
     "variable_unknown": _kind(

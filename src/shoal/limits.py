@@ -112,6 +112,10 @@ STATE_NAME = 100  # characters of a name. Beyond: `junk`
 PAGE_FETCHES = 1_000  # calls of `page.fetch` for one page: a list has its own requests. Beyond: `junk`
 
 # -- URLs
+WEBHOOK_BODY = (
+    128 * KB
+)  # bytes of the changes in one delivery. Beyond: several; a longer change has no values
+WEBHOOK_CHANGES = 500  # changes in one delivery. Beyond: several
 URL_READ = 4  # times max_url_length: longer URLs are refused unread, since parsing costs time too
 START_LINE = (
     1 * MB

@@ -116,6 +116,7 @@ class Valve(Struct, frozen=True):
 
 
 OPEN = Valve(cap=1_000_000)  # for tasks that send nothing
+DELIVERING = Valve(cap=4)  # for what is delivered to a webhook, in the whole fleet
 
 
 _ANY = 1 << 30

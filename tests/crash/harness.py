@@ -105,8 +105,11 @@ class Process:
         )
 
     def children(self) -> list[int]:
-        """Those that the working process has started."""
-        return [pid for pid in children_of(self.worker) if pid != self.worker]
+        """Those that the working process has started, itself or by its fork server."""
+        worker, found = self.worker, list[int]()
+        for pid in children_of(worker):
+            found += children_of(pid) if command_of(pid) == command_of(worker) else [pid]
+        return found
 
     def signal(self, number: signal.Signals) -> None:
         if self.running:

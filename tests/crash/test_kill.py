@@ -12,7 +12,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from crash.harness import FAST, ROWS, Desk, Process, add_up, alive, parse_rows, until
+from crash.harness import FAST, ROWS, Desk, Process, add_up, alive, children_of, parse_rows, until
 from shoal.testing import HostProfile, WebProcess
 
 PAGES, PATIENT, LIMITED = 1_500, 500, 4
@@ -117,6 +117,20 @@ def test_a_killed_child_is_replaced(desk: Desk, web: WebProcess) -> None:
     assert process.err.count("died (exit -9), starting it again") == 2
     check_the_end(desk, web, "patient")
     assert desk.status()["counts"]["rows"] == PATIENT
+
+
+def test_a_killed_fork_server_takes_the_children_along(desk: Desk, web: WebProcess) -> None:
+    """Those that replace them are executed."""
+    process = desk.start("crawl", web.url("patient"), "-o", ROWS, *PATIENTLY)
+    grown(desk, process, PATIENT // 5 * ROW_BYTES)
+    [server] = children_of(process.worker)
+    orphans = process.children()
+    assert len(orphans) == 2
+    os.kill(server, signal.SIGKILL)
+    until(lambda: not any(alive(pid) for pid in orphans), "the end of the orphans")
+    assert process.code() == 0, process.err
+    assert process.err.count("died (exit -9), starting it again") == 2
+    check_the_end(desk, web, "patient")
 
 
 def test_a_killed_parent_takes_its_children_along(desk: Desk, web: WebProcess) -> None:

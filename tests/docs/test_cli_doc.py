@@ -58,6 +58,7 @@ def test_the_commands_are_the_known_ones() -> None:
         "shoal dead list", "shoal dead show", "shoal dead replay", "shoal dead drop",
         "shoal rejected list", "shoal rejected show", "shoal rejected replay", "shoal rejected drop",
         "shoal store upgrade",
+        "shoal webhook test",
     }  # fmt: skip
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from shoal.engine.history import (
     EDGES,
+    FINE_INTERVAL,
+    FINE_SLICES,
     MOST_HOSTS,
     MOST_SLICES,
     History,
@@ -21,6 +23,7 @@ from shoal.engine.history import (
 )
 from shoal.engine.history_recorder import HistoryRecorder, history_of_past, key_of, read_history
 from shoal.engine.tally import LATENCY_EDGES, Tally
+from shoal.engine.visit_tally import VisitTally
 from shoal.errors import StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import JobSpec
@@ -364,3 +367,39 @@ async def test_hosts_wait_for_their_turn_and_come_with_all_they_have(frontier: M
         bench.page("late")
     await bench.recorder.write_if_due(everything=True)
     assert (await read_history(frontier, "j")).hosts["late"].pages == 7
+
+
+# -- of a job that runs for months
+
+
+def test_a_job_of_months_keeps_its_last_day_in_fine_slices_and_stays_small() -> None:
+    """A visit a minute for ninety days."""
+    history, minute, days = History(), 60.0, 90
+    visit = Slice(pages=1, visits=VisitTally(1, 1, waited=3600.0, late=36.0))
+    for day in range(days):
+        visits = {int((day * 1440 + n) * minute): visit for n in range(1440)}
+        history = history.merged(History(slices=visits, hosts={"a": HostPast(pages=1440)}))
+    total, now = days * 1440, days * 86_400.0
+    assert history.total().visits == VisitTally(total, total, waited=total * 3600.0, late=total * 36.0)
+    assert len(history.slices) <= MOST_SLICES
+    assert len(history.fine) <= FINE_SLICES
+    assert len(msgspec.msgpack.encode(history)) < 64_000
+    assert history.since(now - 600).pages == pytest.approx(10, abs=5)
+    points = history.finest_points()
+    assert sum(point.slice.pages for point in points) == total, (
+        "nothing is told twice, and nothing is missing"
+    )
+    assert [point.at for point in points] == sorted(point.at for point in points)
+    assert points[-1].seconds == FINE_INTERVAL
+    assert points[0].seconds == history.interval > 3600
+    assert points[-1].at >= now - 2 * FINE_INTERVAL
+
+
+def test_fine_slices_of_two_processes_are_merged() -> None:
+    long = History(interval=1024.0, slices={0: Slice(pages=9)}, fine={0: Slice(pages=4), 3: Slice(pages=5)})
+    young = History(slices={800: Slice(pages=1), 2000: Slice(pages=2)})
+    found = long.merged(young)
+    assert found.fine == {0: Slice(pages=4), 3: Slice(pages=6), 7: Slice(pages=2)}
+    assert found.slices == {0: Slice(pages=10), 1: Slice(pages=2)}
+    assert young.merged(long).fine == found.fine
+    assert not young.merged(young).fine, "its own slices are fine enough"

@@ -10,11 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from shoal.engine.tally import Tally, TallyReport
+from shoal.engine.visit_tally import VisitTally
 from shoal.engine.vitals import OwnVitals, Vitals, together
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
+from shoal.inspect.freshness import Freshness, Visits
 from shoal.inspect.overview import JobView
 from shoal.jobs.worker_status import WorkerStatus
 from shoal.model import Failure, Response
@@ -24,6 +27,7 @@ from shoal.telemetry import metrics
 from shoal.telemetry.metrics import MOST_JOBS, PROCESS, RULES, STORE, render_process, render_store
 
 DOC = (Path(__file__).parents[2] / "docs" / "metrics.md").read_text("utf-8")
+NOW = 1_000_000.0
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
@@ -53,6 +57,7 @@ def busy_tally() -> Tally:
     tally.failed("b", Failure("timeout", elapsed=9.0), retry=False)
     tally.failed("b", Failure("robots"), retry=False)
     tally.cut("links", 3)
+    tally.visited(VisitTally(10, 6, 2, 1, 3, 1, waited=100.0, late=20.0))
     tally.refused("depth")
     tally.refused("trap: the path repeats itself")
     tally.refused("trap: longer than 2048 characters")
@@ -155,10 +160,17 @@ def job(name: str, *, state: JobState = "running", at: float = 0.0, **counters: 
     return JobView(told, rate=2.0, eta=60.0, workers=1)
 
 
+def standing(name: str = "news") -> JobView:
+    seen = job(name, pending=3, delayed=92, waiting=90)
+    fresh = Freshness(100, 10, NOW + 60, NOW - 120, failing=4, visits=Visits(500, 300, 90, 2, 7, 1))
+    counted = replace(seen.job, counts={"variants": 3, "visits": 500, "visits: changed": 90})
+    return replace(seen, job=counted, eta=None, freshness=fresh)
+
+
 def overview(*jobs: JobView, **fields: Any) -> Any:
     """As much of an Overview as is read."""
     lanes = {"normal": SimpleNamespace(pending=5, in_flight=2)}
-    told = {"jobs": jobs, "workers": (), "lanes": lanes, "success": 0.75, **fields}
+    told = {"now": NOW, "jobs": jobs, "workers": (), "lanes": lanes, "success": 0.75, **fields}
     return SimpleNamespace(**told)
 
 
@@ -239,10 +251,39 @@ def test_names_follow_the_conventions(metric: metrics.Metric[Any]) -> None:
     assert not {"job", "instance", "url", "host", "le"} & set(metric.labels)
 
 
+def test_a_standing_job_tells_how_fresh_its_pages_are() -> None:
+    told = parsed(render_store(overview(standing(), job("books", pending=1))))
+    assert value(told, "shoal_freshness_ratio", job_name="news") == 0.9
+    assert value(told, "shoal_pages_followed", job_name="news") == 100
+    assert value(told, "shoal_pages_waiting", job_name="news") == 90
+    assert value(told, "shoal_pages_overdue", job_name="news") == 10
+    assert value(told, "shoal_pages_failing", job_name="news") == 4
+    assert value(told, "shoal_oldest_overdue_seconds", job_name="news") == 120
+    assert value(told, "shoal_next_visit_seconds", job_name="news") == 60
+    assert value(told, "shoal_job_visits", job_name="news", result="changed") == 90
+    assert value(told, "shoal_tasks", job_name="news", state="delayed") == 2, "retries only"
+    assert value(told, "shoal_tasks", job_name="news", state="waiting") == 90
+    assert label_sets(told, "shoal_freshness_ratio") == [{"job_name": "news"}], "books ends"
+    names = {
+        labels["name"] for labels in label_sets(told, "shoal_job_counter") if labels["job_name"] == "news"
+    }
+    assert names == {"variants"}, "visits are no counters of the spider"
+
+
+def test_a_process_tells_what_its_visits_found() -> None:
+    told = parsed(render_process(busy_tally().report(), Vitals()))
+    assert value(told, "shoal_visits_total", result="first") == 1
+    assert value(told, "shoal_visits_total", result="unchanged") == 6
+    assert value(told, "shoal_visits_total", result="missed") == 3
+    assert value(told, "shoal_visit_wait_seconds_total") == 100
+    assert value(told, "shoal_visit_late_seconds_total") == 20
+    assert label_sets(parsed(render_process(TallyReport(), Vitals())), "shoal_visits_total") == []
+
+
 def test_the_labels_told_are_those_of_the_table() -> None:
     told = parsed(
         render_process(busy_tally().report(), Vitals(memory=1, memory_limit=1, open_files=1, file_limit=1))
-        + render_store(overview(job("a")), {"healthy": 1})
+        + render_store(overview(job("a"), standing()), {"healthy": 1})
     )
     for metric in [one for one in ALL if one.kind != "histogram"]:
         assert {tuple(sorted(labels)) for labels in label_sets(told, metric.name)} == {

@@ -22,7 +22,8 @@ from shoal.frontier.redis.home import RedisFrontier
 from shoal.frontier.redis.keys import NAMES
 from shoal.frontier.redis.link import Script
 from shoal.frontier.values import DeadFilter
-from shoal.model import Dead, Done, Retry, Row, Settlement, Task
+from shoal.model import Dead, Done, Retry, Revisit, Row, Settlement, Task
+from shoal.model.page_record import PageRecord
 from shoal.sink.jsonl import JsonLines
 from shoal.testing.conformance.tools import FAILED, ListJournal, claim, counted, make_task, settle, spec
 from shoal.testing.manual_clock import ManualClock
@@ -152,6 +153,7 @@ async def test_a_dropped_job_leaves_no_keys(store: str, shards: int, valkey_serv
         await settle(frontier, leases[0], Dead(FAILED))
         journal = ListJournal()
         await frontier.settle([Settlement(leases[1], Done(), rows=(Row(b"x", 7),))], journal)
+        await settle(frontier, leases[3], Revisit(1e6, PageRecord(visits=1)))
         await frontier.drop_job("job")
         assert not await settle(frontier, leases[2])
     left = {key.partition(":")[0] for key in keys(valkey_server, store.partition("prefix=")[2])}

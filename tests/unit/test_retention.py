@@ -29,6 +29,7 @@ from shoal.inspect.retention import (
     prune,
     prune_letters,
     retention_of,
+    tidying,
 )
 from shoal.jobs.schedule import Schedule
 from shoal.jobs.worker_status import WorkerStatus, encode_status
@@ -37,6 +38,7 @@ from shoal.runtime.coordinator import Coordinator
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
+from shoal.testing.changing_site import later
 from shoal.testing.conformance.tools import claim, make_task, settle, spec
 from shoal.testing.manual_clock import ManualClock
 
@@ -269,3 +271,35 @@ async def test_old_dead_letters_of_a_job_that_goes_on_are_dropped_and_counted(
         told = [one.fields for one in await read_events(frontier) if one.event == "letters_dropped"]
         assert sum(int(fields["count"] or 0) for fields in told) == 5
         assert {fields["by"] for fields in told} == {"retention"}
+
+
+async def test_a_crawl_that_does_not_end_drops_old_letters_meanwhile() -> None:
+    clock = ManualClock()
+    async with MemoryFrontier(clock) as frontier:
+        await frontier.open_job(spec())
+        await frontier.add("job", [make_task("http://a.test/")])
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Dead(Failure("http_404", "gone")))
+        clock.advance(91 * DAY)
+        async with asyncio.timeout(10), tidying(frontier, Settings(), spared={"job"}, every=0):
+            while await frontier.dead(DeadFilter()):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert await frontier.job("job") is not None
+
+
+def test_store_prune_drops_old_letters_of_jobs_that_go_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "s.db"
+
+    async def fill() -> None:
+        async with SqliteFrontier(store) as frontier:
+            await frontier.open_job(spec())
+            await frontier.add("job", [make_task("http://a.test/")])
+            [lease] = (await claim(frontier)).leases
+            await settle(frontier, lease, Dead(Failure("http_404", "gone")))
+
+    asyncio.run(fill())
+    later(store, hours=91 * 24)
+    assert run(["store", "--prune", "--store", str(store)]) == 0
+    assert "1 dead letter of other jobs dropped, for their age" in capsys.readouterr().err

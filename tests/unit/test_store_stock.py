@@ -16,6 +16,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.redis import inventory
 from shoal.frontier.redis.home import RedisFrontier
+from shoal.frontier.redis.keys import LAYOUT
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.sqlite import inventory as sqlite_stocktaking
 from shoal.frontier.values import KINDS, Inventory
@@ -95,7 +96,7 @@ async def test_a_server(durable: ValkeyServer, shards: int, monkeypatch: pytest.
         await fill(frontier)
         found = await frontier.take_stock()
         check(found)
-        assert (found.format, found.estimated) == ("layout 5", False)
+        assert (found.format, found.estimated) == (f"layout {LAYOUT}", False)
         assert found.durability["append-only file"] == "yes"
         assert found.durability["appendfsync"] == "always"
         assert {stock.kind: stock.count for stock in found.stocks}["call markers"] > 0

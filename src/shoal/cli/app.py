@@ -32,6 +32,7 @@ from shoal.cli import (
     jobs,
     keep,
     proxies,
+    quality,
     rejected,
     report,
     rows,
@@ -41,6 +42,7 @@ from shoal.cli import (
     submit,
     try_page,
     up,
+    webhook,
     worker,
 )
 from shoal.cli.suggestions import better_message
@@ -91,8 +93,10 @@ app.command("changes")(changes.changes)
 app.command("export")(export.export)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")
+app.add_typer(quality.app, name="quality")
 app.add_typer(dead.app, name="dead")
 app.add_typer(rejected.app, name="rejected")
+app.add_typer(webhook.app, name="webhook")
 app.add_typer(store.app, name="store")
 app.command("shell")(shell.shell)
 app.command("fetch")(fetch.fetch)
@@ -113,7 +117,9 @@ def command_line(only: str = "") -> Any:
     one = copy(app)
     one.registered_commands = [command for command in app.registered_commands if command.name == only]
     one.registered_groups = [group for group in app.registered_groups if group.name == only]
-    return typer.main.get_command(one if one.registered_commands or one.registered_groups else app)
+    if one.registered_commands or one.registered_groups:
+        return typer.main.get_command(one)
+    return typer.main.get_command(app) if not only else command_line()
 
 
 def usage_mistake(error: Exception) -> str | None:

@@ -36,6 +36,7 @@ def crawl(
     feeds: start_options.Feeds = None,
     since: start_options.Since = None,
     output: options.Output = None,
+    webhook: options.Webhook = None,
     archive: options.Archive = None,
     cache: options.Cache = None,
     offline: options.Offline = False,
@@ -85,6 +86,10 @@ def crawl(
     checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
     # Hosts that do not answer are what a link check is about: its report names them.
     options.set_up_logging(log_level, log_format, "error" if checks else "warning", runs_spiders=True)
+    if (processes or 1) > 1 and not debug:
+        from shoal.runtime.fork_server import prepare_workers
+
+        prepare_workers()
     share = endings.read_share(fail_above)
     maps, feeds = start_options.listed_words(sitemaps, feeds)
     source = read_targets(
@@ -100,6 +105,7 @@ def crawl(
         depth=depth,
         revisit=revisit,
         once=True if once else None,
+        webhook=webhook or None,
         concurrency=concurrency,
         per_host=per_host,
         rate=rate,
@@ -122,6 +128,9 @@ def crawl(
     plan = _plan(source, given, config, job, store, rows, fresh)
     check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
+    if times := plan.settings.every or plan.settings.cron:
+        what = "every" if plan.settings.every else "cron"
+        say(f"{what} {times!r} is for shoal submit, which runs it again and again; this crawl runs once")
     if debug:
         from shoal.spider.debugger import stop_in_handlers
 

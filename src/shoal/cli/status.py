@@ -96,21 +96,22 @@ def _show_job(store: str, name: str, as_json: bool) -> None:
     from shoal.terminal.console import ask, print_json, stdout
     from shoal.terminal.live_panel import job_card
 
-    seen, queues = ask(store, lambda frontier: _look(frontier, name))
+    seen, now, queues = ask(store, lambda frontier: _look(frontier, name))
     if as_json:
         longest = [{"host": host, "pending": pending} for host, pending in queues]
-        print_json({**job_dict(seen), "queues": longest})
+        print_json({**job_dict(seen, now), "queues": longest})
     else:
-        stdout().print(job_card(seen.job, seen.trouble, queues))
+        stdout().print(job_card(seen.job, seen.trouble, queues, seen.freshness, now))
 
 
-async def _look(frontier: Frontier, name: str) -> tuple[JobView, Sequence[tuple[str, int]]]:
+async def _look(frontier: Frontier, name: str) -> tuple[JobView, float, Sequence[tuple[str, int]]]:
     from shoal.inspect.job import unknown_job
     from shoal.inspect.overview import look
 
-    for one in (await look(frontier)).jobs:
+    overview = await look(frontier)
+    for one in overview.jobs:
         if one.job.spec.name == name:
-            return one, await frontier.queues(name, limit=_QUEUES_SHOWN)
+            return one, overview.now, await frontier.queues(name, limit=_QUEUES_SHOWN)
     raise await unknown_job(frontier, name)
 
 

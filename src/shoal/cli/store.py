@@ -79,12 +79,14 @@ def _retention(older_than: str | None, keep: int | None) -> Retention:
 
 async def _make_room(frontier: Frontier, retention: Retention, compact: bool) -> list[str]:
     from shoal.humanize import plural, size
-    from shoal.inspect.retention import find_outdated, prune
+    from shoal.inspect.retention import find_outdated, prune, prune_letters
 
     gone = await prune(frontier, await find_outdated(frontier, retention))
     letters = sum(job.counters.dead + job.counters.rejected for job in gone)
     also = f", with {plural(letters, 'dead letter')}" if letters else ""
     said = [f"{plural(len(gone), 'job')} pruned{also}"]
+    if dropped := await prune_letters(frontier, retention):
+        said.append(f"{plural(dropped, 'dead letter')} of other jobs dropped, for their age")
     if compact:
         said.append(f"{size(await frontier.compact())} given back to the system")
     return said

@@ -100,6 +100,8 @@ def submit(
     log_level: options.LogLevel = None,
 ) -> None:
     """Hand a job to the workers of a store. The same command again goes on where it stopped."""
+    from shoal.jobs.schedule import read_times
+
     options.set_up_logging(log_level)
     share = endings.read_share(fail_above)
     given = options.flags(
@@ -116,16 +118,22 @@ def submit(
     maps, feeds = start_options.listed_words(sitemaps, feeds)
     aimed = _targets(targets or [], input_file, arguments, maps, feeds, column or "", since)
     plan = _plan(aimed, output or [], store, job, fresh, priority, given, config)
-    if every is None and cron is None and not wait and plan.start is None:
-        every, cron = plan.spider.recurs
     if every is not None or cron is not None:
+        seconds, cron = read_times(every or "", cron or "", mark="--")
+        if not seconds and not cron:
+            raise UsageError("--every and --cron need a time: --every 1h, --cron '30 4 * * *'")
+    else:
+        seconds, cron = read_times(plan.settings.every, plan.settings.cron)
+        if wait or plan.start is not None:  # one run, now
+            seconds, cron = 0.0, ""
+    if seconds or cron:
         if plan.start is not None:
             raise UsageError(
                 "a recurring job starts where its spider says: leave out the URLs, or --every and --cron"
             )
-        if wait or (every and cron):
+        if wait:
             raise UsageError("give one of --wait, --every and --cron")
-        _schedule(plan, every, cron, keep)
+        _schedule(plan, seconds, cron, keep, every or plan.settings.every)
     else:
         _submit(plan, wait, quiet, share)
 
@@ -215,24 +223,24 @@ def _check_stored(spider: Spider) -> None:
         )
 
 
-def _schedule(plan: JobPlan, every: str | None, cron: str | None, keep: int) -> None:
-    from shoal.jobs.cron import parse_cron
+def _schedule(plan: JobPlan, every: float, cron: str, keep: int, shown: str) -> None:
+    from shoal.runtime.job_plan import visits_again
     from shoal.runtime.submit import schedule
     from shoal.terminal.console import ask, say, when
 
-    seconds = options.seconds(every, "--every") or 0.0
-    if every is not None and seconds < 1:
-        raise UsageError(f"--every {every}: at least 1s")
     if keep < 1:
         raise UsageError(f"--keep {keep}: at least 1")
-    if cron is not None:
-        parse_cron(cron)
+    if visits_again(plan):
+        raise UsageError(
+            "a job whose pages are visited again never ends, so no second run of it begins: leave out revisit, or"
+            " every and cron"
+        )
     kept = ask(
         plan.store,
-        lambda frontier: schedule(plan, frontier, every=seconds, cron=cron or "", keep=keep),
+        lambda frontier: schedule(plan, frontier, every=every, cron=cron, keep=keep),
         create=True,
     )
-    beat = f"every {every}" if every is not None else f"at {cron!r} (UTC)"
+    beat = f"at {cron!r} (UTC)" if cron else f"every {shown}"
     say(
         f"schedule {kept.name}: runs {beat}, next at {when(kept.next_at)};"
         f" {command(f'cancel {kept.name}')} takes it back"

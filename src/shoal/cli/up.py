@@ -45,12 +45,14 @@ def up(
     """Keep N workers running on this machine. One Ctrl-C drains them all, a second one stops them at once."""
     from shoal.cli.dashboard import beside
     from shoal.engine.event_loop import run_loop
+    from shoal.runtime.fork_server import prepare_workers
     from shoal.runtime.signals import stoppable
     from shoal.runtime.supervisor import supervise
 
     options.set_up_logging(log_level, log_format, runs_spiders=True)
     if count is not None and count < 1:
         raise UsageError(f"-n {count}: at least 1")
+    prepare_workers()
     flags = options.flags(pairs, concurrency=concurrency, serve=lanes)
     plan = make_plan(spiders, store, jobs, flags, config, until_done=until_done, metrics=metrics, trace=trace)
 
@@ -114,20 +116,21 @@ class _Board:
             if self._shown.get(name, "" if state == "running" else state) != state or (
                 due and state == "running"
             ):
-                _show_line(one)
+                _show_line(one, seen.now)
             self._shown[name] = state
 
     def end(self, last: Overview) -> None:
         """A line for every job that was open meanwhile."""
         for one in last.jobs:
             if one.job.state in ("running", "paused") or one.job.finished_at >= (self._began or last.now):
-                _show_line(one)
+                _show_line(one, last.now)
 
 
-def _show_line(one: JobView) -> None:
+def _show_line(one: JobView, now: float) -> None:
     from shoal.engine.tally import TallyReport
     from shoal.inspect.job import View
     from shoal.terminal.progress_lines import make_progress
 
-    view = View(one.job, TallyReport(in_flight=one.job.counters.leased), rate=one.rate, eta=one.eta)
+    report = TallyReport(in_flight=one.job.counters.leased)
+    view = View(one.job, report, rate=one.rate, eta=one.eta, freshness=one.freshness, now=now)
     make_progress(sys.stderr, live=False).update(view)

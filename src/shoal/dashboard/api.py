@@ -28,6 +28,7 @@ from shoal.inspect.actions import (
     unblock,
 )
 from shoal.inspect.event_log import KEPT, read_events
+from shoal.inspect.freshness_form import freshness_page
 from shoal.inspect.host import CONDITIONS
 from shoal.inspect.json_form import (
     answer_dict,
@@ -109,6 +110,12 @@ async def errors(board: Board, request: Request) -> object:
     return errors_dict(past)
 
 
+async def freshness(board: Board, request: Request) -> object:
+    """Of one standing job: that which is asked for, or the newest."""
+    jobs = [one.job for one in (await board.sampler.overview()).jobs]
+    return await freshness_page(board.frontier, jobs, word(request, "job"))
+
+
 async def workers(board: Board, request: Request) -> object:
     now = await board.frontier.now()
     return {"now": now, "workers": worker_dicts(await board.frontier.workers(), now)}
@@ -158,7 +165,8 @@ async def job(board: Board, request: Request) -> object:
     views = (await board.sampler.overview()).jobs
     view = next((one for one in views if one.job.spec.name == name), JobView(found))
     recent = recent_dict(await read_recent(board.frontier, name))
-    return {"now": await board.frontier.now(), "job": job_dict(view), **recent}
+    now = await board.frontier.now()
+    return {"now": now, "job": job_dict(view, now), **recent}
 
 
 class JobOrder(Struct, frozen=True, forbid_unknown_fields=True):

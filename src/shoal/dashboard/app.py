@@ -68,6 +68,7 @@ ROUTES = (
     Route("/api/stream", api.stream),
     Route("/api/history", api.history),
     Route("/api/errors", api.errors),
+    Route("/api/freshness", api.freshness),
     Route("/api/workers", api.workers),
     Route("/api/flights", api.flights),
     Route("/api/proxies", api.proxies),

@@ -159,7 +159,8 @@ async def metrics(board: Board, request: Request) -> object:
         return answer
     try:
         overview = await board.sampler.overview()
-        text = render_store(overview, (await board.sampler.holdups(overview)).conditions)
+        holdups = await board.sampler.holdups(overview)
+        text = render_store(overview, holdups.conditions, alarms=holdups.alarms)
     except (TimeoutError, ShoalError):
         text = render_store(None, up=False)
     return Response(text, media_type=CONTENT_TYPE)

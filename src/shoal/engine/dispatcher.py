@@ -35,7 +35,7 @@ from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Claimed, Settled
 from shoal.frontier.verdicts import is_suspect
 from shoal.jobs.worker_status import WorkerStatus
-from shoal.model import Dead, Done, Failure, Lease, Settlement, Snapshot
+from shoal.model import Dead, Done, Failure, Lease, Revisit, Settlement, Snapshot
 from shoal.policy.backpressure import Pressure
 from shoal.settings import Settings
 from shoal.sink.objects.outage import Outage
@@ -325,7 +325,7 @@ class Engine:
                 self.stale += 1
                 task = settlement.lease.task
                 event("settlement_stale", job=task.job, url=task.url, host=task.host)
-            elif isinstance(settlement.verdict, Done) and settlement.lease.task.item is None:
+            elif isinstance(settlement.verdict, Done | Revisit) and settlement.lease.task.item is None:
                 self._heartbeat.done(job.name)
 
     def _wait_for_room(self, job: EngineJob, batch: Sequence[Settlement]) -> None:

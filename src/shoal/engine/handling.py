@@ -16,6 +16,7 @@ from shoal.clock import Clock
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.page_fetches import Downloader, PageFetcher, PageFetches
 from shoal.engine.page_hooks import PageHooks
+from shoal.engine.quality import SECOND_LOOK, Held, Quality, wait_for_second_look
 from shoal.engine.rejecting import ItemWriter
 from shoal.engine.tally import Tally
 from shoal.errors import HandlerMissing, SinkError, SpiderError, StoreError
@@ -24,7 +25,7 @@ from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.html.page_links import meta_referrer
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, TRACEBACK
-from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Settlement, Snapshot, Task
+from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Row, Settlement, Snapshot, Task
 from shoal.model.built_in import is_built_in
 from shoal.model.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.policy.lanes import no_such_lane
@@ -78,6 +79,7 @@ class Handling:
         downloads: Downloader | None = None,
         collecting: Callable[..., Awaitable[Yielded]] = collect,
         is_standing: bool = False,
+        quality: Quality | None = None,
     ) -> None:
         self._spider = spider
         self._settings = settings
@@ -90,6 +92,7 @@ class Handling:
         self._downloads = downloads
         self._collect = collecting
         self._is_standing = is_standing  # pages are visited again, and their links compared
+        self._quality = quality
         self._lanes = settings.lane_weights
         self._directives = RobotsDirectives(settings)
         self._counted: set[str] = set()  # names
@@ -171,6 +174,11 @@ class Handling:
                 last = is_last_attempt(task, self._settings.max_attempts)
                 items = await with_files(items, handler, page, self._tally, last=last)
             rows, rejected = await self._items.write(page, handler, items, asked_at, record)
+            held = self._held(task, handler, rows, response)
+            if held is not None and not held.visited:
+                if not held.sure:
+                    return self._second_look(lease, held)
+                rejected = (*rejected, *self._items.held(task, handler, rows, held.reason))
         except (StoreError, SinkError):
             raise  # of `spider.state`, `page.fetch` or `page.download`: no fault of the page
         except HandlerTimeout as error:
@@ -198,8 +206,32 @@ class Handling:
         counts = self._counts(task, page._counts)
         links = _links_digest(yielded.requests) if self._is_standing and not rows else b""
         return Settlement(
-            lease, Done(), found, rows, links_cut=cut, counts=counts, rejected=rejected, links=links
+            lease,
+            Done(),
+            found,
+            rows if held is None else (),
+            links_cut=cut,
+            counts=counts,
+            rejected=rejected,
+            links=links,
+            held=held.reason if held is not None and held.visited else "",
         )
+
+    def _held(self, task: Task, handler: Handler, rows: Sequence[Row], response: Response) -> Held | None:
+        """Why the rows are not to be written."""
+        if self._quality is None or response.cached:
+            return None
+        return self._quality.check(task, handler, rows)
+
+    def unchanged(self, task: Task) -> None:
+        """A page is as it was at its last visit, so its handler does not run."""
+        if self._quality is not None and not is_built_in(task.handler):
+            self._quality.unchanged(task, self._spider.handler_named(task.handler))
+
+    def _second_look(self, lease: Lease, held: Held) -> Settlement:
+        """What the page yields is unusual. If that is so of others, too, there is an alarm by then."""
+        failure = Failure(SECOND_LOOK, one_line(held.reason), at=self._clock.time())
+        return Settlement(lease, Retry(wait_for_second_look(lease), failure, counts=False))
 
     def _fetches(self, lease: Lease, handler: Handler) -> PageFetches | None:
         """What the page of that lease sends its requests with."""

@@ -1,7 +1,8 @@
 """The history of a job: slices of time, and its hosts. Pure, bounded and mergeable.
 
 The history of a long job does not grow: when there are too many slices, neighbours are joined and the interval doubles.
-Every interval is a power of two of the first one, so the histories of several processes can always be merged.
+Every interval is a power of two of the first one, so the histories of several processes can always be merged. A job
+that runs for months has slices of hours, and besides them finer ones of its last day.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.engine.tally import LATENCY_EDGES
+from shoal.engine.visit_tally import NO_VISITS, VisitTally
 
 FIRST_INTERVAL = 1.0  # seconds
 MOST_SLICES = 400
 MOST_HOSTS = 300
+FINE_INTERVAL = 256.0  # seconds; of the finer slices
+FINE_SLICES = 360  # … about a day
 
 # Every second edge of a tally's: a percentile is right within 20 %, at half the size.
 EDGES = LATENCY_EDGES[::2]
@@ -36,6 +40,7 @@ class Slice(Struct, frozen=True, array_like=True):
     errors: dict[str, int] = {}  # failures by kind
     latency: tuple[int, ...] = ()  # fetches in each bucket of EDGES, up to the last one that is not 0
     unhandled: int = 0  # pages received less pages handled; may be negative in one slice
+    visits: VisitTally = NO_VISITS  # of pages that are visited again and again
 
     def __add__(self, other: Slice) -> Slice:
         return Slice(
@@ -47,6 +52,7 @@ class Slice(Struct, frozen=True, array_like=True):
             _sum(self.errors, other.errors),
             tuple(a + b for a, b in zip_longest(self.latency, other.latency, fillvalue=0)),
             self.unhandled + other.unhandled,
+            self.visits + other.visits if self.visits and other.visits else self.visits or other.visits,
         )
 
     def __bool__(self) -> bool:
@@ -135,6 +141,9 @@ class History(Struct, frozen=True):
     interval: float = FIRST_INTERVAL  # seconds; the first one, doubled a number of times
     slices: dict[int, Slice] = {}  # by int(time // interval)
     hosts: dict[str, HostPast] = {}  # the busiest
+    fine: dict[
+        int, Slice
+    ] = {}  # of the last day, by int(time // FINE_INTERVAL), if the interval is longer than that
 
     def added(self, at: float, gained: Slice, hosts: Mapping[str, HostPast] | None = None) -> History:
         """The history with what happened around `at`."""
@@ -144,13 +153,14 @@ class History(Struct, frozen=True):
     def merged(self, other: History) -> History:
         """Both in one; `other` is the later one."""
         interval = max(self.interval, other.interval)
-        slices = self._at(interval)
-        for key, one in other._at(interval).items():
-            slices[key] = slices[key] + one if key in slices else one
+        slices = _joined(self._at(interval), other._at(interval))
         hosts = dict(self.hosts)
         for name, past in other.hosts.items():
             hosts[name] = hosts[name] + past if name in hosts else past
-        return History(interval, slices, busiest(hosts)).coarsened()
+        merged = History(interval, slices, busiest(hosts)).coarsened()
+        if merged.interval <= FINE_INTERVAL:
+            return merged
+        return replace(merged, fine=latest(_joined(self._fine(), other._fine())))
 
     def coarsened(self, most: int = MOST_SLICES) -> History:
         """The same in at most that many slices."""
@@ -159,6 +169,9 @@ class History(Struct, frozen=True):
             interval = history.interval * 2
             history = replace(history, interval=interval, slices=history._at(interval))
         return history
+
+    def _fine(self) -> dict[int, Slice]:
+        return self._at(FINE_INTERVAL) if self.interval <= FINE_INTERVAL else self.fine
 
     def _at(self, interval: float) -> dict[int, Slice]:
         """The slices as they are with a longer interval."""
@@ -173,20 +186,31 @@ class History(Struct, frozen=True):
 
     def points(self) -> Sequence[Point]:
         """All slices in order. A gap has one empty point at each end, however long it is."""
-        keys = sorted(self.slices)
-        empty = [beside for a, b in pairwise(keys) for beside in {a + 1, b - 1} if beside not in self.slices]
-        return [
-            Point(key * self.interval, self.interval, self.slices.get(key, _NOTHING))
-            for key in sorted([*keys, *empty])
-        ]
+        return _points(self.slices, self.interval)
+
+    def finest_points(self) -> Sequence[Point]:
+        """The same, and the last day in finer slices, if there are any. So not all are equally long."""
+        if not self.fine:
+            return self.points()
+        # The fine ones begin where a slice does, so that nothing is told twice.
+        first = math.ceil(min(self.fine) * FINE_INTERVAL / self.interval) * self.interval
+        fine = {key: one for key, one in self.fine.items() if key * FINE_INTERVAL >= first}
+        before = {key: one for key, one in self.slices.items() if (key + 1) * self.interval <= first}
+        return [*_points(before, self.interval), *_points(fine, FINE_INTERVAL)]
 
     def total(self) -> Slice:
         return joined(self.slices.values())
 
     def since(self, at: float) -> Slice:
         """What has happened since then, to the nearest slice."""
-        first = math.floor(at / self.interval + 0.5)
-        return joined(one for key, one in self.slices.items() if key >= first)
+        slices, interval = self.latest
+        first = math.floor(at / interval + 0.5)
+        return joined(one for key, one in slices.items() if key >= first)
+
+    @property
+    def latest(self) -> tuple[Mapping[int, Slice], float]:
+        """The slices to look at for what happened lately, and their interval."""
+        return (self.fine, FINE_INTERVAL) if self.fine else (self.slices, self.interval)
 
     def kinds(self) -> Sequence[str]:
         """The kinds of failures, most frequent first."""
@@ -200,6 +224,27 @@ def joined(slices: Iterable[Slice]) -> Slice:
     for one in slices:
         total += one
     return total
+
+
+def latest(fine: dict[int, Slice]) -> dict[int, Slice]:
+    """As many fine slices as a history holds."""
+    if len(fine) <= FINE_SLICES:
+        return fine
+    oldest = max(fine) - FINE_SLICES
+    return {key: one for key, one in fine.items() if key > oldest}
+
+
+def _joined(a: dict[int, Slice], b: Mapping[int, Slice]) -> dict[int, Slice]:
+    found = dict(a)
+    for key, one in b.items():
+        found[key] = found[key] + one if key in found else one
+    return found
+
+
+def _points(slices: Mapping[int, Slice], interval: float) -> list[Point]:
+    keys = sorted(slices)
+    empty = [beside for a, b in pairwise(keys) for beside in {a + 1, b - 1} if beside not in slices]
+    return [Point(key * interval, interval, slices.get(key, _NOTHING)) for key in sorted([*keys, *empty])]
 
 
 def coarse(latency: Sequence[int]) -> tuple[int, ...]:

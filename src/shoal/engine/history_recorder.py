@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from shoal.engine.history import FIRST_INTERVAL, History, HostPast, Slice, busiest, coarse
 from shoal.engine.recent import RecentRecorder
 from shoal.engine.tally import Tally, TallyReport
+from shoal.engine.visit_tally import NO_VISITS
 from shoal.frontier.compare_and_set import TRIES, change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import Job, Note, PastJob
@@ -176,7 +177,7 @@ async def short_history(frontier: Notes, job: Job) -> bytes:
     """The short history that is kept when the job is pruned."""
     history = _history_of(await frontier.note(key_of(job.spec.name)), job.created_at)
     most = sorted(history.hosts.items(), key=lambda item: (-item[1].requests, item[0]))[:_SHORT_HOSTS]
-    short = replace(history.coarsened(_SHORT_SLICES), hosts=dict(most))
+    short = replace(history.coarsened(_SHORT_SLICES), hosts=dict(most), fine={})
     return _encode(_Record(job.created_at, short)) if history != History() else b""
 
 
@@ -200,4 +201,5 @@ def _gained(before: TallyReport, after: TallyReport) -> Slice:
         errors,
         coarse([new - count for new, count in zip(after.latency, old, strict=True)]),
         after.pages - before.pages - (after.handled - before.handled),
+        after.visits - before.visits if after.visits else NO_VISITS,
     )

@@ -31,6 +31,8 @@ from shoal.engine.redirects import Redirects
 from shoal.engine.revisiting import Revisiting
 from shoal.engine.sessions import SessionKeeper, Visit
 from shoal.engine.tally import Tally
+from shoal.engine.visit_tally import visit_of
+from shoal.engine.webhooks import Webhooks
 from shoal.events import event
 from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.slots import in_the_network
@@ -51,6 +53,7 @@ from shoal.model import (
     Snapshot,
     Task,
 )
+from shoal.model.built_in import WEBHOOK
 from shoal.model.counts import CACHED, NOT_ARCHIVED
 from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
@@ -84,6 +87,7 @@ class Pipeline:
         archiver: Archiver | None = None,
         cache: ArchiveCache | None = None,
         lines: PageLines | None = None,
+        webhooks: Webhooks,
     ) -> None:
         self._settings = settings
         self._hosts = hosts
@@ -106,6 +110,7 @@ class Pipeline:
         self._archiver = archiver
         self._cache = cache
         self._lines = lines
+        self._webhooks = webhooks
         self._revisits = revisits
 
     async def process(self, lease: Lease) -> Settlement | None:
@@ -121,6 +126,8 @@ class Pipeline:
 
     async def _process(self, lease: Lease) -> Settlement | None:
         task = lease.task
+        if task.handler == WEBHOOK:
+            return await self._webhooks.deliver(lease)
         self._handling.check_handler(task)
         if task.item is not None:
             return await self._handling.replay(lease)
@@ -232,6 +239,7 @@ class Pipeline:
                 return followed if self._logins is None else unmerged(followed)
             unchanged = self._revisits.unchanged(lease, outcome, at, host)
             if unchanged is not None:
+                self._handling.unchanged(lease.task)
                 return replace(unchanged, status=outcome.status, elapsed=outcome.elapsed)
             settlement = await self._handling.handle(lease, outcome, host, at, record)
             settlement = await self._revisits.visited(settlement, outcome, at, host)
@@ -281,6 +289,9 @@ class Pipeline:
             self._routes.return_costs(settlement.counts)
             return
         task, verdict = settlement.lease.task, settlement.verdict
+        if task.handler == WEBHOOK:
+            self._delivered(settlement)
+            return
         if lines is not None and lines.wanted:
             lines.tell(settlement, links, last=is_last_attempt(task, self._settings.max_attempts))
         if self._recorder.recent is not None:
@@ -289,6 +300,8 @@ class Pipeline:
             self._count_rejected(task, settlement.rejected)
         if settlement.unsent and settlement.status:  # without a status, the cache did not have it
             self._tally.from_cache()
+        if (visit := visit_of(settlement)) is not None:
+            self._tally.visited(visit)
         if isinstance(verdict, Revisit) and verdict.failure is not None:
             self._count_failure(settlement, verdict.failure, dead=False)
         elif isinstance(verdict, Done | Revisit):
@@ -299,6 +312,12 @@ class Pipeline:
         elif isinstance(verdict, Retry) and verdict.counts:  # otherwise it waits, and has not failed
             dead = is_last_attempt(task, self._settings.max_attempts)
             self._count_failure(settlement, verdict.failure, dead=dead)
+
+    def _delivered(self, settlement: Settlement) -> None:
+        """It is no page, so it is counted apart."""
+        self._webhooks.settled(settlement)
+        if self._letters and isinstance(settlement.verdict, Dead):
+            self._letters.tell(letter_of(settlement.lease.task, settlement.verdict, self._clock.time()))
 
     def _count_rejected(self, task: Task, items: Sequence[Task]) -> None:
         self._tally.rejected += len(items)

@@ -12,7 +12,15 @@ from shoal.engine.page_hooks import PageHooks
 from shoal.limits import PAGE_REJECTED, REJECTED_ITEMS
 from shoal.model import ItemNote, Row, Task
 from shoal.model.counts import DROPPED, with_reason
-from shoal.sink.items import KeptItem, Rejected, as_json, encode_rows, kept_item, rejected_task
+from shoal.sink.items import (
+    KeptItem,
+    Rejected,
+    as_json,
+    encode_rows,
+    kept_item,
+    rejected_task,
+    without_meta,
+)
 from shoal.sink.row_meta import MetaWriter
 from shoal.spider.handlers import JunkError
 from shoal.spider.page import Page
@@ -87,11 +95,13 @@ class ItemWriter:
         rejected: Sequence[Rejected],
         at: float,
         before: _Before,
+        *,
+        hooked: bool = False,
     ) -> tuple[Task, ...]:
         """Raises JunkError if they are too many to be kept in one transaction."""
         if len(rejected) > REJECTED_ITEMS:
             raise _too_many(handler, f"{len(rejected):,} items", f"{REJECTED_ITEMS:,}", rejected[0])
-        hooked = task.item is not None and task.item.hooked
+        hooked = hooked or (task.item is not None and task.item.hooked)
         room = PAGE_REJECTED
         each = len(pack(task.meta)) if task.meta else 0
         kept: list[Task] = []
@@ -103,6 +113,13 @@ class ItemWriter:
             note = ItemNote(one.table, at, item.is_json, is_hooked, handler.name)
             kept.append(rejected_task(task, item, one.reason, note, self._clock.time()))
         return tuple(kept)
+
+    def held(self, task: Task, handler: Handler, rows: Sequence[Row], reason: str) -> tuple[Task, ...]:
+        """Rows that look broken, as rejected items."""
+        items = [msgspec.Raw(without_meta(row)) for row in rows]
+        rejected = [Rejected(place, reason, row.table) for place, row in enumerate(rows)]
+        at = rows[0].at if rows else 0.0
+        return self._rejected(task, handler, items, rejected, at, _Before(), hooked=True)
 
     async def again(self, page: Page, handler: Handler) -> tuple[tuple[Row, ...], tuple[Task, ...]]:
         """An item that was rejected before."""

@@ -15,6 +15,7 @@ import inspect
 import random
 from collections.abc import Mapping
 from contextlib import suppress
+from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from pathlib import Path
 
@@ -22,11 +23,13 @@ from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.engine.validators import Validators
+from shoal.engine.webhooks import webhook_tasks
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache, HostView
 from shoal.limits import VALIDATOR
 from shoal.model import (
+    HANDLER_CODE,
     Dead,
     Done,
     Failure,
@@ -40,10 +43,10 @@ from shoal.model import (
     Settlement,
     Task,
 )
-from shoal.model.built_in import is_built_in
+from shoal.model.built_in import is_built_in, is_source
 from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, VISITS
 from shoal.model.page_record import PageRecord
-from shoal.policy.revisit import NO_PLAN, Pace, RevisitPlan, learned, read_pace, wait
+from shoal.policy.revisit import Pace, Visit, learned, read_pace, wait
 from shoal.settings import BROWSER, Settings
 from shoal.sink.changes import compare, touches, vanished
 from shoal.sink.outputs import NOTHING_MORE, Wanted
@@ -80,6 +83,7 @@ class Revisiting:
     ) -> None:
         self._spider = spider
         self._settings = settings
+        self._hosts = hosts
         self._admission = admission
         self._clock = clock
         self._rng = rng
@@ -100,7 +104,8 @@ class Revisiting:
         if task.item is not None or self._settings.max_pages or self._settings.offline:
             return None  # of a crawl that ends after so many pages, none is visited again
         if is_built_in(task.handler):
-            return self._pace_of_source()
+            again = is_source(task.handler) and task.options.revisit != "never"
+            return self._pace_of_source() if again else None
         handler = self._spider.handler_named(task.handler)
         return self._pace(task.options.revisit or handler.revisit or self._settings.revisit)
 
@@ -186,8 +191,8 @@ class Revisiting:
             named = _validators_in(response)
             useless = self._validators.same_body(task.host, record, named["etag"])
             record = replace(record, useless=useless, etag=named["etag"], modified=named["modified"])
-        key = self._spider.handler_named(task.handler).key
-        touched = touches(record.rows, at, key or ()) if self._wanted.touches else ()
+        key = self._spider.handler_named(task.handler).key or ()
+        touched = touches(record.rows, at, key) if self._wanted.touches else ()
         settlement = Settlement(lease, Done(), archived=touched)
         return self._again(settlement, record, pace, at, host, changed=False)
 
@@ -228,13 +233,14 @@ class Revisiting:
             etag=named["etag"],
             modified=named["modified"],
         )
-        news = compared.changes if task.record is not None and self._wanted.changes else ()
+        news = compared.changes if task.record is not None else ()
         touched = compared.touched if self._wanted.touches else ()
         found = settlement.found
         if before.visits or task.record is not None:
             found = tuple(replace(one, record=one.record or _FOUND_LATER) for one in found)
-        beside = (*settlement.archived, *touched, *news)
-        settlement = replace(settlement, rows=compared.rows, archived=beside, found=found)
+        archived = (*settlement.archived, *touched)
+        settlement = replace(settlement, rows=compared.rows, archived=archived, found=found)
+        settlement = self._told(settlement, news)
         return self._again(settlement, record, pace, at, host, changed=changed)
 
     def _again(
@@ -247,10 +253,18 @@ class Revisiting:
         *,
         changed: bool,
     ) -> Settlement:
-        plan, first = _plan_of(host), not record.visits
-        waited = at - record.checked_at
-        rate = record.rate if first else learned(record.rate, changed=changed, waited=waited, plan=plan)
-        interval = wait(pace, rate, plan, budget=self._settings.revisit_budget)
+        task, budget = settlement.lease.task, float(self._settings.revisit_budget)
+        plan, first = host.state.revisits, not record.visits
+        waited = 0.0 if first else max(0.0, at - record.checked_at)
+        age = self._age(record.modified)
+        rate = record.rate
+        if pace.auto or not rate:
+            rate = learned(rate, changed=changed, waited=waited, plan=plan, age=age, pace=pace)
+        interval = wait(pace, rate, plan, budget=budget, jitter=self._rng.random())
+        late = 0.0 if first else max(0.0, at - record.due)
+        self._hosts.record_visit(
+            task.host, Visit(record.rate, rate, changed and not first, waited, late, budget)
+        )
         record = replace(
             record,
             visits=record.visits + 1,
@@ -271,6 +285,14 @@ class Revisiting:
             verdict=Revisit(self._until(record), record),
             counts=(*settlement.counts, *counts),
         )
+
+    def _age(self, modified: str) -> float | None:
+        """Seconds since the page changed, as the server says. Its clock is not the frontier's."""
+        try:
+            said = parsedate_to_datetime(modified).timestamp() if modified else None
+        except (TypeError, ValueError, OverflowError):
+            return None
+        return None if said is None else max(0.0, self._clock.time() - said)
 
     def _until(self, record: PageRecord) -> float:
         """Seconds from now."""
@@ -324,23 +346,23 @@ class Revisiting:
 
     def _retired(self, settlement: Settlement, record: PageRecord) -> Settlement:
         task = settlement.lease.task
-        news: tuple[Row, ...] = ()
-        if self._wanted.changes:
-            now = self._clock.now()
-            news = vanished(record.rows, url=task.url, job=task.job, at=now, visit=record.visits)
+        now = self._clock.now()
+        news = vanished(record.rows, url=task.url, job=task.job, at=now, visit=record.visits)
         counts = (*settlement.counts, (GONE, 1))
-        archived = (*settlement.archived, *news)
-        return replace(settlement, verdict=Done(), archived=archived, snapshot=None, counts=counts)
+        self._hosts.record_visit(task.host, Visit(record.rate, b"", changed=True))
+        return self._told(replace(settlement, verdict=Done(), snapshot=None, counts=counts), news)
+
+    def _told(self, settlement: Settlement, news: tuple[Row, ...]) -> Settlement:
+        """With what has changed: as rows, if an output takes them, and for webhooks."""
+        deliveries = webhook_tasks(news, settlement.lease.task, self._settings)
+        archived = (*settlement.archived, *news) if self._wanted.changes else settlement.archived
+        return replace(settlement, archived=archived, found=(*settlement.found, *deliveries))
 
 
 def _bounds_of(settings: Settings) -> tuple[float, float]:
     pace = read_pace(f"auto {settings.revisit_min}-{settings.revisit_max}", 0, 0)
     assert pace is not None
     return pace.shortest, pace.longest
-
-
-def _plan_of(host: HostView) -> RevisitPlan:
-    return NO_PLAN
 
 
 def _digest(data: bytes) -> bytes:
@@ -362,6 +384,9 @@ def _validators_in(response: Response, etag: str = "", modified: str = "") -> di
 
 def _code_of(handler: Handler) -> bytes:
     """A digest of the file that the handler is in: helper functions may have changed, too."""
+    made_from = getattr(handler.function, HANDLER_CODE, None)
+    if made_from is not None:
+        return blake2b(str(made_from).encode(), digest_size=4).digest()
     with suppress(OSError, TypeError):
         file = inspect.getsourcefile(inspect.unwrap(handler.function))
         if file is not None:

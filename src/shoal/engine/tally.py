@@ -23,6 +23,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.engine.visit_tally import NO_VISITS, VisitTally
 from shoal.model import Failure, Response
 from shoal.text import UNREADABLE
 
@@ -82,6 +83,7 @@ class TallyReport(Struct, frozen=True):
     logins: int = 0  # of sessions
     failed_logins: int = 0
     cached: int = 0  # pages and inner requests that were answered from the archive
+    visits: VisitTally = NO_VISITS  # of pages that are visited again and again
 
     @property
     def attempts(self) -> int:
@@ -145,6 +147,7 @@ class Tally:
         self._cut: dict[str, int] = {}
         self._logins = self._failed_logins = 0
         self._cached = 0
+        self._visits = NO_VISITS
         self._latency = [0] * (len(LATENCY_EDGES) + 1)
         self._hosts: dict[str, _Host] = {}
 
@@ -152,7 +155,7 @@ class Tally:
         """`inner`: a request inside a handler, which is no page of its own."""
         status, elapsed = response.status, response.elapsed
         entry = self._hosts.get(host) or self._new_host(host)
-        if not 300 <= status < 400 and not inner:
+        if (not 300 <= status < 400 or status == 304) and not inner:  # 304: the page is as it was
             self.pages += 1
             entry.pages += 1
         self.fetches += 1
@@ -203,6 +206,9 @@ class Tally:
     def from_cache(self) -> None:
         self._cached += 1
 
+    def visited(self, visit: VisitTally) -> None:
+        self._visits += visit
+
     def logged_in(self) -> None:
         self._logins += 1
 
@@ -241,6 +247,7 @@ class Tally:
             logins=self._logins,
             failed_logins=self._failed_logins,
             cached=self._cached,
+            visits=self._visits,
             latency=tuple(self._latency),
             hosts=tuple(host.tally(name) for name, host in slowest),
         )
@@ -272,6 +279,7 @@ def merge(reports: Iterable[TallyReport], *, hosts: int = HOSTS_REPORTED) -> Tal
         logins=sum(r.logins for r in reports),
         failed_logins=sum(r.failed_logins for r in reports),
         cached=sum(r.cached for r in reports),
+        visits=sum((r.visits for r in reports), NO_VISITS),
         latency=tuple(map(sum, zip(*(r.latency for r in reports if r.latency), strict=True))),
         hosts=_slowest((h for r in reports for h in r.hosts), hosts),
     )

@@ -191,9 +191,13 @@ def mend(head: bytes) -> Head:
 def _faultless(head: bytes) -> Head | None:
     """The fast path: nearly all heads need no repair."""
     found, special = _FAULTLESS.fullmatch(head.removesuffix(b"\r")), _SPECIAL.findall(head)
-    if found is None or len(special) != 1:
+    if found is None or len(special) > 1:
         return None
-    status, name, value = int(found[1]), special[0][0].lower(), special[0][1]
+    status = int(found[1])
+    if not special:
+        without = status in _WITHOUT_BODY and head.endswith(b"\r")  # as 304 to a page that is visited again
+        return Head(found[0] + b"\r\n\r\n", status, None, chunked=False, odd=False) if without else None
+    name, value = special[0][0].lower(), special[0][1]
     counted = name == b"content-length" and _LENGTH.fullmatch(value) is not None
     chunked = name == b"transfer-encoding" and value == b"chunked"
     if status in _WITHOUT_BODY or not (counted or chunked):

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol, Self
 
+from shoal.frontier.following import FOLLOWED_SEEN, Following
 from shoal.frontier.news import News
 from shoal.frontier.values import (
     SCAN,
@@ -113,6 +114,12 @@ class Queue(Timed, Protocol):
         """Ends leases. If the `epoch` in which the settlements were made is over, nothing changes: links that were
         skipped because the store had them may be lost. A page for which nothing was sent (`unsent`) gives the turn of
         its host and its domain back, if no claim or reservation came after its own."""
+        ...
+
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        """Makes pages of the host due now that wait for their next visit; returns how many. `wanted` has their
+        fingerprints, and when each is said to have changed: one that was checked since then is left alone. A hint, no
+        promise: it looks through the host's delayed tasks in portions, and each of them is hastened or not."""
         ...
 
     async def journal_length(self, job: str, key: str) -> int | None:
@@ -287,6 +294,11 @@ class Viewing(Timed, Protocol):
     async def find(self, job: str, task: Task, scan: int = SCAN) -> Whereabouts:
         """Where the job's task for the URL, host and fingerprint of `task` is. Searches at most `scan` tasks of each of
         the host's queues."""
+        ...
+
+    async def following(self, job: str, limit: int = FOLLOWED_SEEN) -> Following:
+        """The pages of the job that are visited again and again: when each is due, and which are overdue. If more than
+        `limit` wait, every so manieth of them; of the others at most so many. A few hundredths of a second."""
         ...
 
 

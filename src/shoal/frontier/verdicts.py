@@ -6,13 +6,24 @@ The homes in Python use these rules; the scripts of `redis` have the same ones i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from shoal.frontier.loss import Loss
 from shoal.frontier.values import JobSpec, worker_lost
-from shoal.model import REJECTED, Dead, DeadLetter, Failure, Retry, Snapshot, Task, is_items_host
-from shoal.valve import OPEN, Valve
+from shoal.model import (
+    REJECTED,
+    Dead,
+    DeadLetter,
+    Failure,
+    Retry,
+    Snapshot,
+    Task,
+    is_items_host,
+    is_webhook_host,
+)
+from shoal.valve import DELIVERING, OPEN, Valve
 
 _UNBOUNDED = 1 << 30
 
@@ -45,6 +56,8 @@ def is_rejected(letter: DeadLetter) -> bool:
 
 def first_valve(host: str, spec: JobSpec) -> Valve:
     """The valve of a host that nobody knows yet."""
+    if is_webhook_host(host):
+        return DELIVERING
     return OPEN if is_items_host(host) else spec.valve
 
 
@@ -63,6 +76,12 @@ def marks(task: Task) -> list[int]:
 def own_mark(task: Task) -> int | None:
     """The mark that tells whether a page has a task; with a variant, one with the same handler and meta."""
     return task.fingerprint if task.variant is None else task.variant
+
+
+def is_wanted(task: Task, wanted: Mapping[int, float]) -> bool:
+    """Whether the page is said to have changed since it was last checked."""
+    since = None if task.fingerprint is None else wanted.get(task.fingerprint)
+    return since is not None and task.record is not None and task.record.checked_at < since
 
 
 def budget_left(spec: JobSpec, done: int, leased: int) -> int:

@@ -11,7 +11,8 @@ others must know right away.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from shoal.hosts.host_state import (
     state_of,
     tell_changes,
     tell_escalation,
+    tell_quality,
 )
 from shoal.hosts.stored_settings import StoredSettingsCopy
 from shoal.model import Lease
@@ -40,6 +42,9 @@ from shoal.policy.compose import States, first_valve
 from shoal.policy.escalation import NO_PATTERNS, Look, Patterns
 from shoal.policy.host_table import over
 from shoal.policy.protocol import Limits, Observation
+from shoal.policy.quality import NO_QUALITY, Quality
+from shoal.policy.quality_sample import PageSample
+from shoal.policy.revisit import Visit
 from shoal.settings import HostSettings, Settings
 from shoal.valve import Valve
 
@@ -69,6 +74,8 @@ class HostView(Struct):
     own: HostSettings  # of these, the settings for this host alone
     standing_version: int  # of the store's settings for hosts that it has
     unmarked: bool = False  # its start mark, pins or origins are not written yet
+    samples: list[PageSample] = []  # what pages yielded, not written yet
+    visits: list[tuple[Visit, float]] = []  # … and what visits showed, with their times
 
 
 class HostCache:
@@ -160,6 +167,8 @@ class HostCache:
             if (
                 view.unwritten
                 or view.unmarked
+                or view.samples
+                or view.visits
                 or max(view.valve.blocked_until, view.limits.blocked_until or 0) > now
             ):
                 record = await self._frontier.host(host)
@@ -182,6 +191,7 @@ class HostCache:
             self._to_flush.add(record.name)
         old = self._views.get(record.name)
         unwritten = old.unwritten if old is not None else []
+        samples, visits = (old.samples, old.visits) if old is not None else ([], [])
         if old is not None and old.unmarked:
             state = _marked_like(old, state)
         own = self._rules.own(record.name, state.manual)
@@ -201,7 +211,13 @@ class HostCache:
             own,
             self._standing.version,
             old is not None and old.unmarked,
+            samples,
+            visits,
         )
+        view.state = view.state.with_visits(visits)
+        if old is not None and samples:
+            view.state = view.state.with_samples(samples)
+            tell_quality(record.name, (old.state.quality, state.quality), view.state.quality)
         self._cached_bytes += view.weight - (old.weight if old is not None else 0)
         self._views[record.name] = view
         while len(self._views) > _CACHED or self._cached_bytes > _CACHED_BYTES:
@@ -245,6 +261,11 @@ class HostCache:
         view = self._views.get(host)
         return view.state.patterns if view is not None else NO_PATTERNS
 
+    def quality(self, host: str) -> Quality:
+        """What is known about the rows of the host's pages."""
+        view = self._views.get(host)
+        return view.state.quality if view is not None else NO_QUALITY
+
     def own(self, host: str) -> HostSettings:
         """The settings for this host alone, from the job or the store."""
         view = self._views.get(host)
@@ -279,6 +300,30 @@ class HostCache:
             self._to_flush.add(host)
         if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
             self.given_up.answered(host)
+
+    def record_rows(self, host: str, samples: Sequence[PageSample]) -> None:
+        """Takes in what a page of the host has yielded."""
+        view = self._views.get(host)
+        if view is None:
+            return
+        run = crc32(self._pins_key.encode(errors="replace"))
+        samples = [replace(sample, job=run, at=self._clock.now()) for sample in samples]
+        known = view.state.quality
+        view.state = view.state.with_samples(samples)
+        view.samples.extend(samples)
+        self._unwritten_since.setdefault(host, self._clock.monotonic())
+        if tell_quality(host, (known,), view.state.quality):
+            self._to_flush.add(host)  # other processes should know it soon
+
+    def record_visit(self, host: str, visit: Visit) -> None:
+        """Takes in what a visit of a page of the host has shown."""
+        view = self._views.get(host)
+        if view is None:
+            return
+        timed = (visit, self._clock.now())
+        view.state = view.state.with_visits([timed])
+        view.visits.append(timed)
+        self._unwritten_since.setdefault(host, self._clock.monotonic())
 
     def _look(self, host: str, view: HostView, seen: Observation, look: Look) -> None:
         known = view.state.patterns.get(look.pattern)
@@ -323,17 +368,20 @@ class HostCache:
         view = self._views.get(host, view)
         self._unwritten_since.pop(host, None)
         batch, view.unwritten = view.unwritten, []
+        samples, view.samples = view.samples, []
+        visits, view.visits = view.visits, []
         state = replace(view.state, policies=view.terms.policies.encode(view.policies))
         state = marked(self._rules.asked(host, state, self._clock.now(), silent), view.limits, view.version)
         valve = self._rules.valve(host, view.valve, state, view.limits)
         if await self._frontier.update_host(HostRecord(host, valve, encode_state(state), view.version)):
             view.version += 1
             view.unmarked = _marks(view.state) != _marks(state)
-            seen_since = replace(state, errors=view.state.errors, patterns=view.state.patterns)
-            view.state, view.valve = _marked_like(view, seen_since), valve
+            view.state, view.valve = _marked_like(view, _seen_like(view, state)), valve
             return
         # Another process wrote first: add the observations to its record.
         view.unwritten = [*batch, *view.unwritten]
+        view.samples = [*samples, *view.samples]
+        view.visits = [*visits, *view.visits]
         if (record := await self._frontier.host(host)) is None:
             self._evict(host)  # the store has gone back, and lost the host
             return
@@ -373,6 +421,18 @@ class HostCache:
 
     def _with(self, record: HostRecord, state: HostState) -> HostRecord:
         return self._rules.applied(record, self._standing.applied(record.name, state), self._clock.now())
+
+
+def _seen_like(view: HostView, state: HostState) -> HostState:
+    """The state with what the view has seen, also since it was written."""
+    known = view.state
+    return replace(
+        state,
+        errors=known.errors,
+        patterns=known.patterns,
+        quality=known.quality,
+        revisits=known.revisits,
+    )
 
 
 def _marks(state: HostState) -> tuple[bool, Mapping[str, Pin], Set[str]]:

@@ -16,6 +16,11 @@ from shoal.policy.compose import States, origins_of, state_name
 from shoal.policy.escalation import Pattern, Patterns, observe, reason
 from shoal.policy.host_table import NOTHING
 from shoal.policy.protocol import Observation
+from shoal.policy.quality import Quality, UnitState
+from shoal.policy.quality import observe as observe_quality
+from shoal.policy.quality_alarms import alarms, handler_of
+from shoal.policy.quality_sample import PageSample
+from shoal.policy.revisit import NO_PLAN, RevisitPlan, Visit, with_visit
 from shoal.settings import HostSettings
 from shoal.text import UNREADABLE
 
@@ -108,6 +113,8 @@ class HostState(Struct, frozen=True, omit_defaults=True):
     visit_until: float = 0.0  # its valve is shut for a request without a lease (RobotsVisits)
     visits_from: float = 0.0  # when there may be another one
     lies: int = 0  # how often a page had changed that had the same ETag or Last-Modified
+    quality: dict[str, UnitState] = {}  # of what handlers yield for its pages
+    revisits: RevisitPlan = NO_PLAN  # of its pages that are visited again and again
 
     def origin(self, scheme: str) -> OriginState:
         return self.origins.get(scheme, _NEVER_ASKED)
@@ -136,6 +143,19 @@ class HostState(Struct, frozen=True, omit_defaults=True):
             if seen.look is not None:
                 patterns = observe(patterns, seen.look, seen.ended)
         return self if patterns is self.patterns else msgspec.structs.replace(self, patterns=patterns)
+
+    def with_samples(self, samples: Iterable[PageSample]) -> HostState:
+        quality: Quality = self.quality
+        for sample in samples:
+            quality = observe_quality(quality, sample)
+        return self if quality is self.quality else msgspec.structs.replace(self, quality=dict(quality))
+
+    def with_visits(self, visits: Iterable[tuple[Visit, float]]) -> HostState:
+        """Each visit with the time when it ended."""
+        plan = self.revisits
+        for visit, at in visits:
+            plan = with_visit(plan, visit, at)
+        return self if plan is self.revisits else msgspec.structs.replace(self, revisits=plan)
 
 
 encode_state = msgspec.msgpack.Encoder().encode
@@ -182,3 +202,25 @@ def tell_escalation(host: str, name: str, pattern: Pattern | None) -> None:
         event("escalation_learned", host=host, pattern=name, reason=reason(pattern))
     else:
         event("escalation_given_back", host=host, pattern=name)
+
+
+def tell_quality(host: str, known: Sequence[Quality], quality: Quality) -> bool:
+    """Logs each alarm that began or ended, unless somebody has: `known` is what is known elsewhere. Whether there was
+    one."""
+    now = {(one.unit, one.field): one for one in alarms(quality)}
+    told = [{(one.unit, one.field): one for one in alarms(before)} for before in known]
+    begun = [one for place, one in now.items() if not any(place in before for before in told)]
+    over = [one for place, one in told[0].items() if place not in now and all(place in old for old in told)]
+    for alarm in begun:
+        event(
+            "quality_alarm",
+            host=host,
+            handler=handler_of(alarm.unit),
+            field=alarm.field or "(rows)",
+            kind=alarm.kind,
+            reason=alarm.sentence,
+        )
+    for alarm in over:
+        field = alarm.field or "(rows)"
+        event("quality_ended", host=host, handler=handler_of(alarm.unit), field=field)
+    return bool(begun or over)

@@ -14,11 +14,12 @@ from shoal.engine.event_loop import in_turns
 from shoal.frontier.protocol import Hosts
 from shoal.frontier.values import HostRecord
 from shoal.hosts.host_limits import HostRules
-from shoal.hosts.host_state import state_of
+from shoal.hosts.host_state import HostState, state_of
 from shoal.inspect.host import CONDITIONS, Condition, HostView, causes, view_of, with_robots
 from shoal.inspect.lookup import rules_for
 from shoal.inspect.overview import Overview, SlowHost, slow_host
-from shoal.model import is_items_host
+from shoal.model import is_items_host, is_webhook_host
+from shoal.policy.quality_alarms import number_of_alarms
 
 _SHOWN = 12
 _ASKED = 40  # hosts in trouble for which the store is asked whether pages wait
@@ -34,22 +35,23 @@ class Holdup(Struct, frozen=True):
 class Holdups(Struct, frozen=True):
     hosts: Sequence[Holdup] = ()
     conditions: Mapping[str, int] | None = None  # how many hosts are in which; None: not counted
+    alarms: int | None = None  # of the quality of rows, at all hosts
 
 
 async def find_holdups(frontier: Hosts, overview: Overview, patience: float) -> Holdups:
     """Walks over all hosts, for `patience` seconds at most; after that the rest are left out, and not counted."""
     jobs = sorted(overview.jobs, key=lambda one: (one.job.state == "running", one.job.created_at))
     rules = rules_for(jobs[-1].job if jobs else None)
-    worst, conditions = await _walk(frontier, rules, overview.now, patience)
+    worst, conditions, alarms = await _walk(frontier, rules, overview.now, patience)
     open_jobs = [one for one in overview.open if one.job.counters.open]
     if not open_jobs:
-        return Holdups((), conditions)
+        return Holdups((), conditions, alarms)
     found = {host.record.name: host for one in open_jobs for host in one.slow}
     for name in worst:
         if name not in found and (host := await slow_host(frontier, name, overview.now)) is not None:
             found[name] = host
     waited_for = [_holdup(host, rules, overview.now) for host in found.values() if host.waiting]
-    return Holdups(_ranked(waited_for), conditions)
+    return Holdups(_ranked(waited_for), conditions, alarms)
 
 
 def _ranked(hosts: Iterable[Holdup]) -> Sequence[Holdup]:
@@ -62,13 +64,17 @@ def _ranked(hosts: Iterable[Holdup]) -> Sequence[Holdup]:
 
 async def _walk(
     frontier: Hosts, rules: HostRules, now: float, patience: float
-) -> tuple[Sequence[str], Mapping[str, int] | None]:
-    """Returns the hosts in the worst condition, then those that failed lately; and counts hosts by condition."""
+) -> tuple[Sequence[str], Mapping[str, int] | None, int | None]:
+    """Returns the hosts in the worst condition, then those that failed lately; and counts hosts by condition, and
+    alarms of quality."""
     conditions: dict[str, int] = dict.fromkeys(CONDITIONS, 0)
     worst: list[tuple[int, str]] = []
+    alarms = 0
     until = time.monotonic() + patience
     async for record in in_turns(frontier.hosts()):
-        healthy = _is_healthy(record, now)
+        state = state_of(record)
+        alarms += number_of_alarms(state.quality)
+        healthy = _is_healthy(record, state, now)
         condition: Condition = "healthy" if healthy else view_of(record, rules, now).condition
         conditions[condition] += 1
         if not healthy and condition != "given up":  # the pages of a host that is given up do not wait
@@ -76,13 +82,13 @@ async def _walk(
             if len(worst) > _ASKED:
                 heapq.heappop(worst)  # the least troubled
         if time.monotonic() > until:
-            return [name for _, name in worst], None
-    return [name for _, name in worst], {name: number for name, number in conditions.items() if number}
+            return [name for _, name in worst], None, None
+    counted = {name: number for name, number in conditions.items() if number}
+    return [name for _, name in worst], counted, alarms
 
 
-def _is_healthy(record: HostRecord, now: float) -> bool:
+def _is_healthy(record: HostRecord, state: HostState, now: float) -> bool:
     """Whether the host is clearly healthy. Most are, and to ask the policies takes ten times as long."""
-    state = state_of(record)
     refused = state.given_up or any(origin.robots_missing for origin in state.origins.values())
     return not (state.errors or refused) and record.valve.blocked_until <= now
 
@@ -104,4 +110,7 @@ def _usual(host: HostView, waiting: int) -> str:
     pace = f", {humanize.speed(host.pace)} a second at most" if host.pace is not None else ""
     error = f"; the latest error: {host.state.errors[-1]}" if host.state.errors else ""
     what = "item" if is_items_host(host.name) else "page"
-    return f"{humanize.plural(waiting, what)} to go{pace}{error}"
+    many = humanize.plural(waiting, what)
+    if is_webhook_host(host.name):
+        many, pace = humanize.plural(waiting, "delivery", "deliveries"), ""
+    return f"{many} to go{pace}{error}"

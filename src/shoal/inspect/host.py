@@ -43,6 +43,14 @@ class Cause(Struct, frozen=True):
     sentence: str
 
 
+class HostVisits(Struct, frozen=True):
+    """What is known of the pages of a host that are visited again and again, by all jobs."""
+
+    pages: int  # about
+    on_time: float | None  # share of the visits of the last days that were on time; None: there were none
+    changed: float | None  # … and that found a change
+
+
 class OriginView(Struct, frozen=True):
     """What is known of one origin of a host."""
 
@@ -77,6 +85,14 @@ class HostView(Struct, frozen=True):
     @property
     def limits(self) -> Limits:
         return strictest(list(self.opinions.values()))
+
+    @property
+    def visits(self) -> HostVisits | None:
+        """None: no page of it is visited again and again."""
+        plan = self.state.revisits
+        if round(plan.pages) < 1:
+            return None
+        return HostVisits(round(plan.pages), plan.on_time, plan.changed)
 
     @property
     def rate(self) -> float | None:

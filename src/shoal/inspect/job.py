@@ -11,6 +11,8 @@ from shoal.engine.tally import TallyReport
 from shoal.errors import UsageError
 from shoal.frontier.protocol import Jobs
 from shoal.frontier.values import OWN_START, Job, PastJob
+from shoal.inspect.freshness import Freshness
+from shoal.policy.quality_alarms import QualityReport
 from shoal.text import command
 
 _NAMED = 20  # jobs that a message names
@@ -21,11 +23,14 @@ class View(Struct, frozen=True):
     report: TallyReport
     elapsed: float = 0.0  # seconds since this run began
     rate: float = 0.0  # pages a second, lately
-    eta: float | None = None  # seconds; None: no telling yet
+    eta: float | None = None  # seconds, of a standing job until nothing is due; None: no telling yet
     queues: Sequence[tuple[str, int]] = ()  # the longest: (host, pending)
     processes: int = 1
     note: str = ""  # what is going on, when it is not plain crawling: "draining", "already finished" …
     restarts: int = 0  # of the process, in this run
+    quality: QualityReport = QualityReport()  # of what handlers yield; told at the end
+    freshness: Freshness | None = None  # of a standing job
+    now: float = 0.0  # the frontier's time
 
 
 def has_ended(job: Job) -> bool:
@@ -33,12 +38,13 @@ def has_ended(job: Job) -> bool:
 
 
 def remaining(job: Job) -> int:
-    """Pages still to come, as far as is known: the open tasks, or what the page budget leaves of them. Of a job that
-    has ended, those that it left."""
+    """Pages still to come, as far as is known: the open tasks but for those that wait for their next visit, or what the
+    page budget leaves of them. Of a job that has ended, those that it left."""
     counters, budget = job.counters, job.spec.max_pages
-    if not budget or has_ended(job):
+    if has_ended(job):
         return counters.open
-    return min(counters.open, max(0, budget - counters.done))
+    left = counters.open - counters.waiting
+    return min(left, max(0, budget - counters.done)) if budget else left
 
 
 def left_over(job: Job) -> str:
@@ -48,7 +54,11 @@ def left_over(job: Job) -> str:
     why = "it was cancelled"
     if job.state == "finished":
         why = f"it has its {humanize.plural(job.spec.max_pages, 'page')}; with a larger max_pages it goes on"
-    return f"{humanize.plural(job.counters.open, 'page')} not fetched: {why}"
+    c = job.counters
+    if c.waiting:
+        new = f", {humanize.count(c.open - c.waiting)} not fetched" if c.open > c.waiting else ""
+        return f"{humanize.plural(c.waiting, 'page')} not visited any more{new}: {why}"
+    return f"{humanize.plural(c.open, 'page')} not fetched: {why}"
 
 
 def waits_for(job: Job) -> str:

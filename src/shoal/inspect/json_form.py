@@ -13,6 +13,7 @@ from shoal.engine.history import History
 from shoal.frontier.values import PastJob, WorkerRecord
 from shoal.html.charset import codec_of
 from shoal.html.decoding import decode
+from shoal.inspect.freshness_form import freshness_dict
 from shoal.inspect.held_back import Holdups
 from shoal.inspect.host import (
     CONDITIONS,
@@ -31,6 +32,7 @@ from shoal.jobs.worker_status import WorkerStatus, heard
 from shoal.model import DeadLetter, Failure, Snapshot, page_host
 from shoal.model.counts import costs, without_costs
 from shoal.policy.outcomes import rule_for
+from shoal.policy.quality_alarms import alarms
 from shoal.settings import HOST_KEYS, HostSettings
 from shoal.spider.arguments import read_key
 from shoal.valve import FOREVER
@@ -48,7 +50,7 @@ def sorted_jobs(jobs: Sequence[JobView]) -> list[JobView]:
     return sorted(jobs, key=lambda one: (_RANK[one.job.state], -one.job.created_at))
 
 
-def job_dict(one: JobView) -> dict[str, Any]:
+def job_dict(one: JobView, now: float = 0.0) -> dict[str, Any]:
     job = one.job
     return {
         "job": job.spec.name,
@@ -59,6 +61,8 @@ def job_dict(one: JobView) -> dict[str, Any]:
         "progress": one.progress,
         "rate": one.rate,
         "eta": one.eta,
+        "freshness": freshness_dict(one.freshness, now),
+        "caught_up": one.caught_up,
         "priority": job.spec.priority,
         "fed": job.fed,
         "fed_all": job.fed_all,
@@ -85,10 +89,11 @@ def overview_dict(overview: Overview, holdups: Holdups) -> dict[str, Any]:
         "success": overview.success,
         "pending": overview.pending,
         "delayed": overview.delayed,
+        "waiting": overview.waiting,
         "dead": overview.dead,
         "rejected": overview.rejected,
         "done": overview.done,
-        "jobs": [job_dict(one) for one in sorted_jobs(overview.jobs)],
+        "jobs": [job_dict(one, overview.now) for one in sorted_jobs(overview.jobs)],
         "lanes": [
             {"lane": lane, "pending": load.pending, "in_flight": load.in_flight}
             for lane, load in overview.lanes.items()
@@ -181,11 +186,13 @@ def host_dict(host: HostView) -> dict[str, Any]:
         "latency": host.latency,
         "timeout": host.limits.timeout,
         "pending": host.pending,
+        "visits": host.visits,
         "errors": host.state.errors,
         "domain": host.domain.name if host.domain is not None else None,
         "robots": _robots_dict(host),
         "origins": [_origin_dict(origin) for origin in host.origins.values()],
         "in_browser": list(host.in_browser),
+        "quality_alarms": [alarm.sentence for alarm in alarms(host.state.quality)],
         "set_by_hand": _set_by_hand(host),
         "settings": settings_dict(host.own),
         "set_by": dict(host.sources),

@@ -10,16 +10,20 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from shoal import humanize
 from shoal.engine.history import History
 from shoal.engine.history_recorder import read_history
+from shoal.frontier.following import Following
 from shoal.frontier.protocol import Frontier, Hosts, Viewing
 from shoal.frontier.values import Flight, HostRecord, Job
+from shoal.inspect.freshness import Freshness, freshness_of, is_standing
 from shoal.inspect.job import remaining
 from shoal.jobs.leader import Term, leader
 from shoal.jobs.schedule import Schedule, schedules
@@ -32,6 +36,7 @@ T = TypeVar("T")
 
 PATIENCE = 1.0  # seconds for those who look again and again
 _LEAST = 2.0  # seconds that an answer is good for
+_STALE = 30.0  # … of the pages that a job follows, at most: on a busy machine every look takes long
 _TIMES = 50.0  # … or so many times what it took, if that is longer
 
 
@@ -40,9 +45,16 @@ class Throttled(Generic[T]):
     wait gets the last answer while the query runs."""
 
     def __init__(
-        self, first: T, *, patience: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        first: T,
+        *,
+        patience: float | None = None,
+        longest: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`longest`: seconds that an answer is good for at most, however long it took."""
         self._answer = first  # until there is one
+        self._longest = longest
         self._patience = patience  # None: without end
         self._clock = clock
         self._good_until = float("-inf")
@@ -63,7 +75,7 @@ class Throttled(Generic[T]):
         began = self._clock()
         self._answer = await ask()
         ended = self._clock()
-        self._good_until = ended + max(_LEAST, _TIMES * (ended - began))
+        self._good_until = ended + min(self._longest, max(_LEAST, _TIMES * (ended - began)))
 
 
 def _noticed(asking: asyncio.Task[None]) -> None:
@@ -86,40 +98,73 @@ class SlowHost(Struct, frozen=True):
 
     record: HostRecord
     pending: int  # tasks of the job
-    waiting: int  # … and of all jobs, delayed ones too: they take turns on the same valve
+    waiting: int  # … and of all jobs, retries too: they take turns on the same valve
     through: float  # when they can be done at the earliest, in the frontier's time; inf: no telling
 
 
 class JobView(Struct, frozen=True):
     job: Job
     rate: float = 0.0  # pages a second, lately, of all workers
-    eta: float | None = None  # seconds; None: no telling
+    eta: float | None = None  # seconds; None: no telling, or it never ends
     workers: int = 0  # that serve it
     trouble: str = ""  # why it is paused, if not by a person
     slow: Sequence[SlowHost] = ()  # those that its end may depend on, the slowest first
+    freshness: Freshness | None = None  # of a standing job
+    caught_up: float | None = None  # of a standing job: seconds until nothing is due; None: no telling
 
     @property
     def progress(self) -> float | None:
-        """Share of the known pages that are finished; None: no page is known yet."""
-        through = self.job.counters.done + self.job.counters.dead + self.job.counters.merged
+        """Share of the known pages that are finished, or wait for their next visit; None: no page is known yet."""
+        c = self.job.counters
+        through = c.done + c.dead + c.merged + c.waiting
         total = through + remaining(self.job)
         return through / total if total else None
 
 
+class FollowedLook(Struct, frozen=True):
+    """The pages that a job follows, with its counters of the same moment."""
+
+    job: Job
+    following: Following
+    at: float
+
+
+async def look_at_followed(frontier: Frontier, job: Job) -> FollowedLook:
+    following = await frontier.following(job.spec.name)
+    return FollowedLook(await frontier.job(job.spec.name) or job, following, await frontier.now())
+
+
 class Horizon:
-    """Remembers the slow hosts of jobs. With very many hosts the store needs long to find them, so they are not read
-    every time; when they will be finished does not change from one second to the next."""
+    """Remembers the slow hosts of jobs, and the pages that they follow. With very many of them the store needs long to
+    find them, so they are not read every time; when they will be finished does not change from one second to the
+    next."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, Throttled[Sequence[SlowHost]]] = {}
+        self._followed: dict[str, Throttled[FollowedLook]] = {}
 
     async def slow_hosts(self, frontier: Hosts, job: str, now: float) -> Sequence[SlowHost]:
         known = self._jobs.setdefault(job, Throttled((), patience=PATIENCE))
         return await known.get(lambda: slow_hosts(frontier, job, now))
 
-    def keep(self, jobs: Iterable[str]) -> None:
+    async def followed(self, frontier: Frontier, job: Job) -> FollowedLook | None:
+        """None: it is no standing job, or it has ended."""
+        if not is_standing(job) or not is_open(job):
+            return None
+        unknown = FollowedLook(job, Following(whole=False), 0.0)
+        known = self._followed.setdefault(
+            job.spec.name, Throttled(unknown, patience=PATIENCE, longest=_STALE)
+        )
+        return await known.get(lambda: look_at_followed(frontier, job))
+
+    async def freshness(self, frontier: Frontier, job: Job) -> Freshness | None:
+        seen = await self.followed(frontier, job)
+        return freshness_of(seen.job, seen.following, seen.at) if seen is not None else None
+
+    def keep(self, jobs: Collection[str]) -> None:
         """Forgets all others."""
         self._jobs = {name: self._jobs[name] for name in jobs if name in self._jobs}
+        self._followed = {name: self._followed[name] for name in jobs if name in self._followed}
 
 
 async def look_at_job(
@@ -131,16 +176,18 @@ async def look_at_job(
     running = job.state == "running"
     slow = await horizon.slow_hosts(frontier, name, now) if running and job.counters.pending else ()
     ends = eta(job, rate, slow, now) if running else None
-    return JobView(job, rate, ends, serving, await trouble_of(frontier, job), slow)
+    freshness = await horizon.freshness(frontier, job)
+    view = JobView(job, rate, ends, serving, await trouble_of(frontier, job), slow)
+    return view if freshness is None else replace(view, eta=None, freshness=freshness, caught_up=ends)
 
 
 def eta(job: Job, rate: float, slow: Sequence[SlowHost], now: float) -> float | None:
-    """Seconds until the job is finished. It ends with its slowest host, so this is the larger of two times: what is
-    left at the present rate, and the longest that a host needs for its queue at its own pace."""
+    """Seconds until the job is finished, or until nothing is due. It ends with its slowest host, so this is the larger
+    of two times: what is left at the present rate, and the longest that a host needs for its queue at its own pace."""
     left = remaining(job)
     if rate <= 0:
         return None
-    if left < job.counters.open:
+    if left < job.counters.open - job.counters.waiting:
         return left / rate  # the page budget ends it before its queues are empty
     longest = max([left / rate, *(host.through - now for host in slow)])
     return longest if math.isfinite(longest) else None
@@ -158,7 +205,8 @@ async def slow_host(frontier: Hosts, host: str, now: float, pending: int = 0) ->
     if record is None:
         return None
     valve = record.valve
-    waiting = sum(queue.pending + queue.delayed for queue in await frontier.host_queues(host))
+    queues = await frontier.host_queues(host)
+    waiting = sum(queue.pending + queue.delayed - queue.waiting for queue in queues)
     through = math.inf
     if valve.blocked_until < FOREVER:
         each = max(valve.interval, valve.hold / valve.cap)
@@ -258,6 +306,11 @@ class Overview(Struct, frozen=True):
         return sum(one.job.counters.delayed for one in self.open)
 
     @property
+    def waiting(self) -> int:
+        """Of the delayed pages, those that wait for their next visit."""
+        return sum(one.job.counters.waiting for one in self.open)
+
+    @property
     def done(self) -> int:
         return sum(one.job.counters.done for one in self.jobs)
 
@@ -290,8 +343,13 @@ class Overview(Struct, frozen=True):
             return f"the slots set the pace: {used}. More concurrency or more workers would help"
         if self.pending:
             return f"the limits of the hosts set the pace: {used}, and each host gets what its limits allow"
-        if self.delayed and not self.in_flight:
+        if self.in_flight:
+            return ""
+        if self.delayed > self.waiting:
             return "what is left waits for its next try"
+        dues = [one.freshness.next_due for one in self.open if one.freshness is not None]
+        if next_due := min((due for due in dues if due is not None and due > self.now), default=None):
+            return f"nothing is due: the next visit is in {humanize.span(next_due - self.now)}"
         return ""
 
 
@@ -310,13 +368,18 @@ class _Kept:
 _kept: WeakKeyDictionary[Frontier, _Kept] = WeakKeyDictionary()
 
 
+async def latest_followed(frontier: Frontier, job: Job) -> FollowedLook | None:
+    """The pages that the job follows, as `look` saw them last; None: it is no standing job, or it has ended."""
+    return await _kept.setdefault(frontier, _Kept()).horizon.followed(frontier, job)
+
+
 async def look(frontier: Frontier) -> Overview:
     kept = _kept.setdefault(frontier, _Kept())
     now = await frontier.now()
     workers = [heard(record, now) for record in await frontier.workers()]
     jobs = await frontier.jobs()
     views = [await look_at_job(frontier, job, workers, now, kept.horizon) for job in jobs]
-    kept.horizon.keep([job.spec.name for job in jobs if job.state == "running"])
+    kept.horizon.keep({job.spec.name for job in jobs if is_open(job)})
     recent = [job.spec.name for job in jobs if is_open(job) or job.finished_at > now - LATELY]
     past, success = await kept.past.get(lambda: _past(frontier, recent, now))
     return Overview(

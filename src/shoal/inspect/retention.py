@@ -8,8 +8,10 @@ number that the schedule keeps.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
 
 from msgspec import Struct
@@ -35,6 +37,7 @@ from shoal.settings import Settings
 log = logging.getLogger("shoal")
 
 DAY = 86_400.0
+EVERY = 3_600.0  # seconds
 SECONDS = 1.0  # that pruning may take at the end of a crawl, or in one round of a coordinator
 _LETTERS = 1_000  # that are dropped at once
 
@@ -125,15 +128,19 @@ async def prune(frontier: Frontier, jobs: Iterable[Job], seconds: float = float(
     return gone
 
 
-async def prune_letters(frontier: Frontier, retention: Retention) -> None:
-    """Drops dead letters and rejected items that are too old, a batch at a time. Pages stay seen, and counted as
-    dead."""
+async def prune_letters(frontier: Frontier, retention: Retention) -> int:
+    """Drops dead letters and rejected items that are too old, a batch at a time. Pages stay seen, and counted as dead.
+    Returns how many."""
     if retention.letter_age is None:
-        return
+        return 0
     pages = DeadFilter(until=await frontier.now() - retention.letter_age, limit=_LETTERS)
+    dropped = 0
     for old in (pages, replace(pages, kind=REJECTED)):
-        while await drop_letters(frontier, old, "retention") == _LETTERS:
-            pass
+        while count := await drop_letters(frontier, old, "retention"):
+            dropped += count
+            if count < _LETTERS:
+                break
+    return dropped
 
 
 async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str] = ()) -> None:
@@ -143,6 +150,27 @@ async def tidy(frontier: Frontier, settings: Settings, *, spared: Collection[str
         await prune_letters(frontier, retention_of(settings))
     except ShoalError as error:
         log.debug("nothing is pruned: %s", error)
+
+
+@asynccontextmanager
+async def tidying(
+    frontier: Frontier, settings: Settings, *, spared: Collection[str] = (), every: float = EVERY
+) -> AsyncIterator[None]:
+    """Prunes what is due every hour while the block runs: a crawl whose pages are visited again need not end for
+    months. In a fleet the coordinator does."""
+
+    async def go_on() -> None:
+        while True:
+            await asyncio.sleep(every)
+            await tidy(frontier, settings, spared=spared)
+
+    task = asyncio.create_task(go_on())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def forget_notes(frontier: Notes, job: str) -> None:

@@ -16,13 +16,16 @@ from shoal.frontier.values import Job, Place, Whereabouts, WorkerRecord
 from shoal.hosts.host_state import state_of
 from shoal.hosts.stored_settings import read_stored_settings
 from shoal.humanize import count, plural, span, speed
+from shoal.inspect.freshness import said_of_visits
 from shoal.inspect.host import Cause, HostView, causes, view_of, with_robots, with_sources
 from shoal.inspect.lookup import chosen_jobs, rules_for, with_its_jobs
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import WorkerStatus, status_of
 from shoal.model import DOUBT, Failure, Refused, Request, Task
+from shoal.model.page_record import PageRecord
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import NOT_ASKED
+from shoal.policy.quality_alarms import alarms
 from shoal.settings import Settings
 from shoal.text import command
 
@@ -67,7 +70,7 @@ def explain(facts: Facts) -> Answer:
         "done": _done,
         "merged": _merged,
     }[facts.where.place]
-    found = [*tell(facts), *_moved(facts)]
+    found = [*tell(facts), *_moved(facts), *_quality(facts)]
     return Answer(facts.url, facts.job.spec.name, facts.where.place, tuple(found))
 
 
@@ -116,11 +119,13 @@ def _leased(facts: Facts) -> list[Cause]:
         return [Cause("worker_gone", sentence), *_nobody(facts)]
     attempt = f"attempt {task.attempt} of {_most(facts, task)}"
     name = status_of(worker).pid or worker.name
-    return [Cause("in_flight", f"in flight at worker {name} for {spent} ({attempt})")]
+    return [Cause("in_flight", f"in flight at worker {name} for {spent} ({attempt})"), *_overdue(facts)]
 
 
 def _delayed(facts: Facts) -> list[Cause]:
     task, wait = _task(facts), facts.where.due - facts.now
+    if task.record is not None and task.record.visits and not task.history:
+        return [*_waits(facts, task.record, wait), *_job(facts), *_nobody(facts)]
     when = f"retry in {span(wait)}" if wait > 0 else "retry is due"
     why = ""
     if task.history and (task.history[-1].kind in NOT_ASKED or _is_in_doubt(task.history[-1])):
@@ -129,12 +134,33 @@ def _delayed(facts: Facts) -> list[Cause]:
         last = task.history[-1]
         why = f": attempt {task.attempt} of {_most(facts, task)} failed with {last.kind}"
         why += f" ({last.detail})" if last.detail else ""
-    held = [*_job(facts), *_nobody(facts), *_host(facts)]
+    held = [*_overdue(facts), *_job(facts), *_nobody(facts), *_host(facts)]
     return [
         Cause("retry", when + why),
         *held,
         *(cause for cause in _browser(facts) if cause.sentence not in why),
     ]
+
+
+def _waits(facts: Facts, record: PageRecord, wait: float) -> list[Cause]:
+    """It was visited, and waits for its next visit."""
+    due = f"next visit in {span(wait)}" if wait > 0 else f"its next visit has been due for {span(-wait)}"
+    found = [Cause("next_visit", f"{said_of_visits(record, facts.now)}; {due}")]
+    if record.trouble:
+        missed = record.missed or record.held or record.gone
+        times = f"its last {plural(missed, 'visit')}" if missed > 1 else "its last visit"
+        found.append(Cause("missed", f"{times} came to nothing: {record.trouble}"))
+    return found
+
+
+def _overdue(facts: Facts) -> list[Cause]:
+    """Of a page that is visited again, and whose visit is due."""
+    record = facts.where.task.record if facts.where.task is not None else None
+    if record is None or not record.visits:
+        return []
+    late = facts.now - record.due
+    due = f"; its next visit has been due for {span(late)}" if late >= 1 else ""
+    return [Cause("followed", said_of_visits(record, facts.now) + due)]
 
 
 def _is_in_doubt(failure: Failure) -> bool:
@@ -145,7 +171,9 @@ def _is_in_doubt(failure: Failure) -> bool:
 def _pending(facts: Facts) -> list[Cause]:
     held = [*_job(facts), *_nobody(facts), *_host(facts), *_lane(facts)]
     first, *rest = [*held, *_turn(facts, first=not held), *_pressure(facts), *_browser(facts)]
-    return [Cause(first.name, f"not fetched yet: {first.sentence}"), *rest]
+    overdue = _overdue(facts)
+    yet = "not visited again yet" if overdue else "not fetched yet"
+    return [Cause(first.name, f"{yet}: {first.sentence}"), *overdue, *rest]
 
 
 def _unknown(facts: Facts) -> list[Cause]:
@@ -178,6 +206,17 @@ def _moved(facts: Facts) -> list[Cause]:
     if not task.hops:
         return [Cause("spelling", f"the same page is asked for as {task.url}, which was met first")]
     return [Cause("redirected", f"it redirected: its task is now at {task.url}")]
+
+
+def _quality(facts: Facts) -> list[Cause]:
+    """What is not as it was in the rows of its host."""
+    if facts.host is None:
+        return []
+    hint = command(f"quality show {facts.host.name}")
+    return [
+        Cause("quality_alarm", f"the rows of its host are not as they were: {one.sentence}; see {hint}")
+        for one in alarms(facts.host.state.quality)
+    ]
 
 
 # -- what is in the way

@@ -14,16 +14,35 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.errors import UsageError
 from shoal.frontier.codec import stored
 from shoal.frontier.compare_and_set import change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import OWN_START, Job, JobSpec, Note
+from shoal.humanize import read_span
 from shoal.jobs.cron import parse_cron
 from shoal.jobs.note import encode_note, note_of
 from shoal.sink import lines_of
 from shoal.sink.outputs import read_output, split_suffixes
 
 KEY = "schedules"
+
+
+def read_times(every: str, cron: str, *, mark: str = "") -> tuple[float, str]:
+    """Seconds between two runs, or a line of cron; neither: (0, ""). Raises UsageError; `mark` is what it writes before
+    the two names."""
+    if every and cron:
+        raise UsageError(f"give one of {mark}every and {mark}cron")
+    if cron:
+        parse_cron(cron)
+    if not every:
+        return 0.0, cron
+    seconds = read_span(every)
+    if seconds is None:
+        raise UsageError(f"{mark}every {every[:40]!r} is not a time: write it like 30s, 10m, 2h or 1d")
+    if seconds < 1:
+        raise UsageError(f"{mark}every {every}: at least 1s")
+    return seconds, ""
 
 
 class Schedule(Struct, frozen=True):

@@ -17,7 +17,7 @@ from shoal.frontier.compare_and_set import change_note
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, Job, Note
 from shoal.model import Request
-from shoal.model.built_in import is_built_in
+from shoal.model.built_in import is_source
 from shoal.spider.start_sources import read_note
 from shoal.text import pack
 
@@ -121,7 +121,7 @@ async def _has_unread(frontier: Frontier, job: Job) -> bool:
     query = DeadFilter(job=job.spec.name, limit=1_000)
     for _ in range(_LETTERS // 1_000):
         letters = await frontier.dead(query)
-        if any(is_built_in(letter.task.handler) for letter in letters):
+        if any(is_source(letter.task.handler) for letter in letters):
             return True
         if len(letters) < 1_000:
             return False

@@ -29,6 +29,7 @@ from shoal.text import without_secrets
 
 DEFAULT_LANE = "normal"
 HANDLER_NAME = "shoal_handler"  # the attribute of a function with the name that it is registered under
+HANDLER_CODE = "shoal_code"  # the attribute of a function with what it was made from, if that is no Python
 COOKIE_MARK = "\x01"  # begins what a task keeps of a redirect's cookie that is in the store; no header has it
 REJECTED = "rejected"  # the kind of a dead letter that is an item
 DOUBT = "proxy_doubt"  # the kind of a failure that is the fault of a proxy or of the host
@@ -310,6 +311,18 @@ def page_host(host: str) -> str:
 
 def is_items_host(host: str) -> bool:
     return host.startswith(_ITEMS_OF)
+
+
+_WEBHOOK = "webhook "
+
+
+def webhook_host(number: int) -> str:
+    """The host key of what is delivered to that webhook, from 1. It is no host of the crawl, like those of items."""
+    return items_of(f"{_WEBHOOK}{number}")
+
+
+def is_webhook_host(host: str) -> bool:
+    return host.startswith(_ITEMS_OF + _WEBHOOK)
 
 
 class ItemNote(Struct, frozen=True, omit_defaults=True):

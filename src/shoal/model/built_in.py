@@ -1,4 +1,5 @@
-"""Handlers that every spider has: they read the sources of start URLs. No handler of a user has such a name."""
+"""Handlers that every spider has: they read the sources of start URLs, and deliver to webhooks. No handler of a user
+has such a name."""
 
 from __future__ import annotations
 
@@ -6,12 +7,18 @@ BUILT_IN = "shoal:"
 SITEMAP = "shoal:sitemap"
 FEED = "shoal:feed"
 ROBOTS = "shoal:robots"  # reads the sitemaps that a robots.txt names
+WEBHOOK = "shoal:webhook"  # no page: its tasks are deliveries of `engine/webhooks.py`
 
 SOURCE_LANE = "discovery"  # so that they wait while the queue is full
 
 
 def is_built_in(handler: str) -> bool:
     return handler.startswith(BUILT_IN)
+
+
+def is_source(handler: str) -> bool:
+    """Whether its pages list start URLs."""
+    return is_built_in(handler) and handler != WEBHOOK
 
 
 def takes_status(handler: str, status: int) -> bool:

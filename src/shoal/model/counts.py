@@ -26,6 +26,11 @@ GONE = "visits: gone"  # 404 or 410 twice: the page is not visited any more
 MISSED = "visits: missed"  # it failed, and is tried again at its next visit
 HELD = "visits: held back"  # what it yields looks broken, so the rows from before stay
 VISIT_COUNTS = (VISITS, UNCHANGED, CHANGED, GONE, MISSED, HELD)
+# -- of deliveries to webhooks
+WEBHOOKS_SENT = "webhooks: sent"
+WEBHOOKS_RETRIED = "webhooks: failed, tried again"  # attempts
+WEBHOOKS_DEAD = "webhooks: given up"
+WEBHOOK_COUNTS = (WEBHOOKS_SENT, WEBHOOKS_RETRIED, WEBHOOKS_DEAD)
 MILLION = 1_000_000
 _PREFIXES = (DROPPED, PAGES_DROPPED, COST)
 
@@ -57,7 +62,8 @@ def check_count(name: object, number: object) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    return name in (OTHER, REJECTED, CACHED, NOT_ARCHIVED, *VISIT_COUNTS) or name.startswith(_PREFIXES)
+    names = (OTHER, REJECTED, CACHED, NOT_ARCHIVED, *VISIT_COUNTS, *WEBHOOK_COUNTS)
+    return name in names or name.startswith(_PREFIXES)
 
 
 def with_reason(prefix: str, reason: str) -> str:
@@ -90,8 +96,17 @@ def dropped(counts: Mapping[str, int]) -> dict[str, int]:
     }
 
 
+def webhooks(counts: Mapping[str, int]) -> dict[str, int]:
+    """What became of deliveries: "sent", "failed, tried again", "given up"."""
+    return {name.partition(": ")[2]: counts[name] for name in WEBHOOK_COUNTS if counts.get(name)}
+
+
 def without_costs(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: number for name, number in counts.items() if not name.startswith(COST)}
+
+
+def without_visits(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: number for name, number in counts.items() if name not in VISIT_COUNTS}
 
 
 def costs(counts: Mapping[str, int]) -> dict[str, float]:

@@ -17,7 +17,9 @@ class KeptRow(Struct, frozen=True, array_like=True):
     data: bytes = b""  # its data, compressed; b"": it was too long to be kept
 
 
-class PageRecord(Struct, frozen=True, omit_defaults=True):
+class PageRecord(
+    Struct, frozen=True, array_like=True
+):  # without names: there are very many. New fields go last
     visits: int = 0  # how often it was asked for and answered
     checked_at: float = 0.0  # when it was last asked for, and answered
     handled_at: float = 0.0  # when its handler last ran

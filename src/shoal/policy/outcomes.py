@@ -132,7 +132,11 @@ TABLE: dict[str, Rule] = {
     "hook": _bury("a hook raised an exception, or did not finish within handler_timeout"),
     "junk": _bury("the handler yielded something that is neither an item nor a request"),
     "row_refused": _bury("the database does not take a value that the page has for a column"),
+    "second_look": _retry(
+        "a field that is usually filled is empty: the page is looked at again", blames_host=False
+    ),
     "rejected": _bury("an item that cannot be written, or that its schema refuses"),
+    "webhook": _retry("a webhook was not delivered", blames_host=False),
     "hung": _retry("the page held the process until it was ended from outside", blames_host=False),
     "worker_lost": _retry("the worker died with the page in hand", blames_host=False),
     "unexpected": _retry("an error nobody foresaw", blames_host=False),

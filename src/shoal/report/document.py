@@ -12,7 +12,8 @@ from shoal import __version__, humanize
 from shoal.engine.history import HostPast, Slice
 from shoal.events import Event
 from shoal.frontier.values import Job
-from shoal.inspect.job import left_over
+from shoal.inspect.freshness import is_standing, visited
+from shoal.inspect.job import has_ended, left_over, remaining
 from shoal.model import DeadLetter, counts
 from shoal.policy.outcomes import rule_for
 from shoal.report.gathering import Findings
@@ -35,7 +36,7 @@ def render(findings: Findings) -> str:
         about=_about(findings),
         figures=_figures(findings, total),
         plots=plots(findings.history, total),
-        counted=_counted(job),
+        counted=_troubled(findings) + _counted(job),
         hosts=_hosts(findings.history.hosts),
         errors=_errors(total),
         letters=_letters(findings.letters, job.counters.dead),
@@ -60,12 +61,13 @@ def _about(findings: Findings) -> str:
 def _figures(findings: Findings, total: Slice) -> str:
     c, seconds, attempts = findings.job.counters, findings.seconds, total.attempts
     busy = [point.rate for point in findings.history.points() if point.slice.pages]
+    visits = visited(findings.job)
     tiles = [
-        (humanize.count(c.done), _noun(c.done, "page"), f"of {humanize.count(c.admitted)} admitted"),
-        (humanize.count(c.items), _noun(c.items, "row"), _per_page(c.items, c.done)),
+        *_pages(findings),
+        (humanize.count(c.items), _noun(c.items, "row"), _per_page(c.items, visits)),
         (humanize.percent(total.success), "success", f"of {humanize.plural(attempts, 'attempt')}"),
         (humanize.duration(seconds), "duration", _left(findings.job)),
-        (f"{humanize.rate(c.done / max(seconds, 1))}/s", "pages", f"at best {humanize.rate(max(busy, default=0))}/s"),
+        (f"{humanize.rate(visits / max(seconds, 1))}/s", "pages", f"at best {humanize.rate(max(busy, default=0))}/s"),
         (humanize.size(total.bytes), "received", f"in {humanize.plural(total.fetches, 'fetch', 'fetches')}"),
         (humanize.latency(total.percentile(50)), "latency p50", _slower(total)),
         (humanize.count(c.dead), "dead", f"{humanize.plural(c.retried, 'retry', 'retries')}"),
@@ -78,8 +80,30 @@ def _figures(findings: Findings, total: Slice) -> str:
     )
 
 
+def _pages(findings: Findings) -> list[tuple[str, str, str]]:
+    """How many are done; of a standing job, how many are followed, and how fresh they are."""
+    c, fresh = findings.job.counters, findings.freshness
+    if fresh is None:
+        return [(humanize.count(c.done), _noun(c.done, "page"), f"of {humanize.count(c.admitted)} admitted")]
+    late = f"{humanize.count(fresh.overdue)} overdue" if fresh.overdue else "none overdue"
+    oldest = fresh.oldest_due
+    if oldest is not None and fresh.overdue:
+        late += f", the oldest by {humanize.span(findings.now - oldest)}"
+    return [
+        (humanize.count(fresh.followed), _noun(fresh.followed, "page") + " followed", late),
+        (humanize.percent(fresh.ratio), "fresh", "checked within their interval"),
+        (
+            humanize.count(fresh.visits.visits),
+            _noun(fresh.visits.visits, "visit"),
+            f"{humanize.count(fresh.visits.changed)} found a change",
+        ),
+    ]
+
+
 def _left(job: Job) -> str:
-    left = job.counters.open
+    left = remaining(job)
+    if is_standing(job) and not has_ended(job):
+        return f"{humanize.count(left)} to visit" if left else "nothing is due"
     return left_over(job) or (f"{humanize.count(left)} left" if left else "nothing left")
 
 
@@ -95,11 +119,24 @@ def _slower(total: Slice) -> str:
     return f"p95 {humanize.latency(total.percentile(95))}, p99 {humanize.latency(total.percentile(99))}"
 
 
+def _troubled(findings: Findings) -> str:
+    """Pages of a standing job that failed at their last visit."""
+    if not findings.troubled:
+        return ""
+    rows = "".join(
+        f'<li><span class="url">{text(page.url)}</span>'
+        f"<code>{'gone' if page.gone else 'held back' if page.held else 'missed'}</code>"
+        f"<span>{text(page.trouble)}</span><small>next visit {when(page.due)}</small></li>"
+        for page in findings.troubled
+    )
+    return f'<h2>Pages that failed at their last visit</h2><ol class="card letters">{rows}</ol>'
+
+
 def _counted(job: Job) -> str:
     if not job.counts:
         return ""
     own, dropped = counts.own(job.counts), counts.dropped(job.counts)
-    costs = counts.costs_in_words(job.counts, job.counters.done)
+    costs = counts.costs_in_words(job.counts, visited(job))
     rankings = [_ranking("By its spider", "pages", own, _whole)] if own else []
     rankings += [_ranking("Dropped", "dead", dropped, _whole)] if dropped else []
     shown = f'<h2>Counted</h2><div class="cards">{"".join(rankings)}</div>' if rankings else ""

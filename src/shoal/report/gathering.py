@@ -14,7 +14,9 @@ from shoal.events import Event
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, Job
 from shoal.inspect.event_log import read_events
-from shoal.inspect.job import said_of, unknown_job
+from shoal.inspect.freshness import Freshness, PageView, details_of, freshness_of, is_standing
+from shoal.inspect.job import has_ended, said_of, unknown_job
+from shoal.inspect.overview import look_at_followed
 from shoal.jobs.note import note_of
 from shoal.model import DeadLetter
 from shoal.settings import SECRET, Settings
@@ -46,6 +48,8 @@ class Findings(Struct, frozen=True):
     output: str  # where the rows are; empty: they were printed, or handed to the program that crawled
     now: float  # the frontier's time
     gone: str = ""  # what is missing, if the job was pruned
+    freshness: Freshness | None = None  # of a standing job that is open
+    troubled: Sequence[PageView] = ()  # pages of it that failed at their last visit
 
     @property
     def ended_at(self) -> float:
@@ -79,7 +83,16 @@ async def gather(frontier: Frontier, name: str) -> Findings:
         _output(job),
         now,
         said_of(past, now) if past is not None else "",
+        *(await _followed(frontier, job) if past is None else ()),
     )
+
+
+async def _followed(frontier: Frontier, job: Job) -> tuple[Freshness, Sequence[PageView]] | tuple[()]:
+    if not is_standing(job) or has_ended(job):
+        return ()
+    seen = await look_at_followed(frontier, job)
+    details = details_of(seen.job, seen.following, seen.at)
+    return freshness_of(seen.job, seen.following, seen.at), details.troubled
 
 
 def _few_of_each(letters: Sequence[DeadLetter]) -> Sequence[DeadLetter]:

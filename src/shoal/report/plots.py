@@ -221,6 +221,8 @@ def plots(history: History, total: Slice) -> str:
     if not points:
         return nothing("Nothing is known of what happened over time.")
     drawn = [_pages(points), _latency(points), _errors(points, total), _retries(points, total)]
+    if total.visits:
+        drawn += [_freshness(points), _visits(points, total)]
     return "".join(drawn)
 
 
@@ -282,6 +284,43 @@ def _retries(points: Sequence[Point], total: Slice) -> str:
         about="retries and pages that were given up, a second over time",
         said=lambda point: (
             f"{humanize.plural(point.slice.retries, 'retry', 'retries')}, {humanize.count(point.slice.dead)} dead"
+        ),
+    )
+
+
+def _freshness(points: Sequence[Point]) -> str:
+    """Of a standing job: for how much of the time pages were checked within their interval."""
+    series = Series("fresh", "pages", [point.slice.visits.freshness for point in points])
+    plot = Plot(points, Scale(0.0, 1.0, (0.0, 0.25, 0.5, 0.75, 1.0)), lambda tick: f"{tick * 100:g} %")
+    body = plot.framed(
+        plot.line(series),
+        about="share of the time in which pages were fresh",
+        said=lambda point: f"{humanize.percent(point.slice.visits.freshness)} fresh",
+    )
+    return _figure("Fresh pages", (), body)
+
+
+_RESULTS = {"changed": "pages", "unchanged": "p50", "missed": "retries", "gone": "dead", "held": "s5"}
+
+
+def _visits(points: Sequence[Point], total: Slice) -> str:
+    layers = [
+        Series(name, style, [getattr(point.slice.visits, name) / point.seconds * 60 for point in points])
+        for name, style in _RESULTS.items()
+        if getattr(total.visits, name)
+    ]
+    counted = [(one.name, one.style, humanize.count(getattr(total.visits, one.name))) for one in layers]
+    return _columns(
+        "What visits found, a minute",
+        points,
+        layers,
+        counted,
+        about="visits of followed pages a minute over time, by what they found",
+        said=lambda point: (
+            humanize.by_count(
+                {name: number for name in _RESULTS if (number := getattr(point.slice.visits, name))}
+            )
+            or "no visits"
         ),
     )
 

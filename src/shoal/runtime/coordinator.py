@@ -109,7 +109,8 @@ class Coordinator:
             event("schedule_ran", job=run)
         workers = await frontier.workers()
         for job, waited in self._stalled.look(jobs, asyncio.get_running_loop().time()):
-            event("job_stuck", job=job.spec.name, reason=await say_why(frontier, job, waited, workers))
+            if reason := await say_why(frontier, job, waited, workers):
+                event("job_stuck", job=job.spec.name, reason=reason)
 
     async def _prune(self) -> None:
         """Prunes old jobs every few seconds, and only for a short time: the rest follows in the next round."""

@@ -24,6 +24,7 @@ from shoal.engine.feeder import Feeder
 from shoal.engine.guardian import can_resume, guarded
 from shoal.engine.lost_workers import report_loss
 from shoal.engine.process_hooks import ProcessHooks
+from shoal.engine.quality import is_watched
 from shoal.engine.tally import Ledger, RateWindow, RunTotals, TallyReport, merge
 from shoal.engine.tracing import tracing_if
 from shoal.errors import SettingsError, ShoalError, SpiderError, StoreError, UsageError
@@ -31,10 +32,12 @@ from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier, Journal
 from shoal.frontier.values import DeadFilter, Job
 from shoal.inspect.event_log import EventBook
+from shoal.inspect.freshness import visited
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, eta
+from shoal.inspect.quality import quality_of_job
 from shoal.inspect.rejected import RejectedItem, rejected_item
-from shoal.inspect.retention import tidy
+from shoal.inspect.retention import tidy, tidying
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.model import REJECTED
 from shoal.runtime.admission import make_admission
@@ -234,10 +237,15 @@ async def _run(
             source=plan.feeds,
             paused=workers.feeding_paused,
         )
-        async with feeding(feeder, workers, frontier, plan.job):
+        async with (
+            feeding(feeder, workers, frontier, plan.job),
+            tidying(frontier, plan.settings, spared={plan.job}),
+        ):
             await workers.run()
         await conclude(plan, frontier, lambda: told.to_stop)
         view = await look()
+        if is_watched(plan.spider, plan.settings):
+            view = replace(view, quality=await quality_of_job(frontier, plan.job, plan.spider.name))
         if ended is not None:
             await ended(frontier)
         await tidy(frontier, plan.settings, spared={plan.job})
@@ -319,7 +327,7 @@ async def progress_reports(
     window = RateWindow()
     horizon = Horizon()
     job = await frontier.job(plan.job)
-    done_before = job.counters.done if job is not None else 0
+    done_before = visited(job) if job is not None else 0
 
     async def look() -> View:
         job = await frontier.job(plan.job)
@@ -331,16 +339,18 @@ async def progress_reports(
         at = await frontier.now()
         slow = await horizon.slow_hosts(frontier, plan.job, at) if job.counters.pending else ()
         now = time.monotonic()
-        rate = window.add(now, job.counters.done)
+        rate = window.add(now, visited(job))
         return View(
             job,
             merge([before.report, report()]),
             elapsed=before.elapsed + now - began,
             restarts=before.restarts,
-            rate=rate if now - began > 1 else (job.counters.done - done_before) / max(0.1, now - began),
+            rate=rate if now - began > 1 else (visited(job) - done_before) / max(0.1, now - began),
             eta=eta(job, rate, slow, at),
             queues=[(one.record.name, one.pending) for one in slow],
             processes=plan.settings.processes,
+            freshness=await horizon.freshness(frontier, job),
+            now=at,
         )
 
     async def look_regularly() -> None:

@@ -11,9 +11,12 @@ from msgspec import Struct
 from shoal.errors import SettingsError, SpiderError, UsageError
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
+from shoal.fetch.webhook_sending import read_receivers
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
+from shoal.humanize import read_span
 from shoal.jobs.note import FedBy, handlers_of, write_note
+from shoal.jobs.schedule import read_times
 from shoal.model import CHANGES
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
@@ -77,6 +80,7 @@ def spec_of(plan: JobPlan) -> JobSpec:
         dedupe=settings.dedupe,
         capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,
         domain=domain_limit(settings),
+        dedupe_expires=read_expiry(settings.dedupe_expires),
     )
 
 
@@ -87,11 +91,14 @@ def check_parts(plan: JobPlan) -> None:
     check_plugins(plan.settings)
     check_cache(plan.settings)
     check_revisit(plan.settings)
+    read_expiry(plan.settings.dedupe_expires)
+    read_times(plan.settings.every, plan.settings.cron)
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
-    if plan.fed_by == "crawl":  # the workers of a fleet have proxies of their own
+    if plan.fed_by == "crawl":  # the workers of a fleet have proxies and webhooks of their own
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)
+        read_receivers(plan.settings, os.environ)
     lanes = plan.settings.lane_weights
     for name, table in plan.settings.host.items():
         if table.lane is not None and table.lane not in lanes:
@@ -107,6 +114,12 @@ def check_parts(plan: JobPlan) -> None:
     _check_kinds(plan)
 
 
+def visits_again(plan: JobPlan) -> bool:
+    """Whether the settings or a handler want pages to be visited again."""
+    said = [plan.settings.revisit, *(handler.revisit for handler in plan.spider.handlers.values())]
+    return any(text not in ("", "never") for text in said)
+
+
 def check_revisit(settings: Settings) -> None:
     for name, text in (
         ("revisit", settings.revisit),
@@ -116,6 +129,15 @@ def check_revisit(settings: Settings) -> None:
             read_pace(text, 1, 2)
         except ValueError as error:
             raise SettingsError(f"{name}: {error}") from None
+
+
+def read_expiry(text: str) -> float:
+    """Seconds; 0: never."""
+    if not text.strip():
+        return 0.0
+    if not (seconds := read_span(text)):
+        raise SettingsError(f"dedupe_expires: {text[:40]!r} is no time: write 12h, 7d or 4w")
+    return seconds
 
 
 def check_cache(settings: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,11 +31,13 @@ from shoal.engine.page_line import PageLines
 from shoal.engine.permission import Permission
 from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
+from shoal.engine.quality import Quality
 from shoal.engine.recent import RecentRecorder
 from shoal.engine.revisiting import Revisiting
 from shoal.engine.served import Pages
 from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
+from shoal.engine.webhooks import Webhooks
 from shoal.errors import ShoalError, SinkAway
 from shoal.events import event
 from shoal.fetch.browser.executable import available
@@ -113,6 +116,7 @@ class JobRunner:
         accounts = spider.logs_in.find_accounts() if spider.logs_in is not None else {}
         guard, rng = Guard(settings.allow_network), rng or random.Random()
         clock = FrontierClock(clock or SystemClock())
+        self._webhooks = Webhooks(settings, clock, rng, os.environ)
         self.name = job
         self.hooks = hooks if hooks is not None else hooks_of(spider, settings)
         self.job_hooks = JobHooks(frontier, self.hooks, settings)
@@ -188,6 +192,8 @@ class JobRunner:
             archiver=self._archiver,
             cache=self._cache,
             wanted=wanted,
+            webhooks=self._webhooks,
+            replaces=sink.writes_first,
         )
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
@@ -272,6 +278,7 @@ class JobRunner:
     async def close(self) -> None:
         await self._letters.close()
         await self._transport.close()
+        await self._webhooks.close()
         if self._archiver is not None:
             self._archiver.close()
         if self._cache is not None:
@@ -344,9 +351,11 @@ def make_pipeline(
     archiver: Archiver | None = None,
     cache: ArchiveCache | None = None,
     wanted: Wanted = NOTHING_MORE,
+    webhooks: Webhooks | None = None,
+    replaces: bool = False,
 ) -> Pipeline:
     """The steps of a page's path, in their order. `browser`: there is one to open pages with. `wanted`: what the
-    output takes besides items."""
+    output takes besides items. `replaces`: rows go where there may be older ones."""
     challenges = Challenges(settings, browser=browser)
     escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
     judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
@@ -403,6 +412,7 @@ def make_pipeline(
         downloads=Downloads(settings, inner, files, tally) if files is not None else None,
         collecting=collecting,
         is_standing=revisits.is_standing,
+        quality=Quality(spider, settings, hosts, replaces=replaces),
     )
     return Pipeline(
         settings,
@@ -426,6 +436,7 @@ def make_pipeline(
         archiver=archiver,
         cache=cache,
         lines=PageLines(spider.handler_named("").name),
+        webhooks=webhooks or Webhooks(settings, clock, rng, os.environ),
     )
 
 

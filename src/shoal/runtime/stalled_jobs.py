@@ -10,6 +10,7 @@ from msgspec import Struct
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job, WorkerRecord
 from shoal.humanize import plural, span
+from shoal.inspect.freshness import visited
 from shoal.inspect.host import HostView, causes, view_of, with_robots
 from shoal.inspect.job import waits_for
 from shoal.inspect.lookup import rules_for
@@ -75,13 +76,25 @@ class StalledJobs:
 
 def _progress(job: Job) -> tuple[int, ...]:
     c = job.counters
-    return c.admitted, c.done, c.dead, c.merged, c.retried, job.fed
+    return c.admitted, visited(job), c.dead, c.merged, c.retried, job.fed
 
 
 async def say_why(frontier: Frontier, job: Job, waited: float, workers: Sequence[WorkerRecord]) -> str:
-    """The sentence for a job that has not moved for so many seconds. Reads only its longest queues."""
+    """The sentence for a job that has not moved for so many seconds; "": nothing of it is due. Reads only its longest
+    queues."""
+    if await _is_resting(frontier, job):
+        return ""
     facts = await gather(frontier, job, workers)
     return f"job {job.spec.name} has not moved for {span(waited)}: {reason(facts)}"
+
+
+async def _is_resting(frontier: Frontier, job: Job) -> bool:
+    """All its pages wait for their next visit, and none is due."""
+    c = job.counters
+    if not c.waiting or c.waiting < c.open:
+        return False
+    next_due = (await frontier.following(job.spec.name)).next_due
+    return next_due is not None and next_due > await frontier.now() - LONG
 
 
 async def gather(frontier: Frontier, job: Job, workers: Sequence[WorkerRecord]) -> Facts:
@@ -198,7 +211,10 @@ def _opens_at(host: HostView) -> float:
 
 
 def _delayed(facts: Facts) -> str:
-    return f"{plural(facts.job.counters.delayed, 'page')} wait to be tried again; see {command('hosts')}"
+    c = facts.job.counters
+    if c.waiting == c.delayed:
+        return f"{plural(c.waiting, 'page')} wait for their next visit, and some are due; see {command('status')}"
+    return f"{plural(c.delayed - c.waiting, 'page')} wait to be tried again; see {command('hosts')}"
 
 
 _REASONS: Sequence[Callable[[Facts], str]] = (

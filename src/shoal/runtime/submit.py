@@ -22,6 +22,7 @@ from shoal.frontier.protocol import Frontier, Hosts, Viewing
 from shoal.frontier.values import Job
 from shoal.hosts.host_limits import HostRules
 from shoal.inspect.event_log import tell
+from shoal.inspect.freshness import visited
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, look_at_job
 from shoal.inspect.retention import forget_notes
@@ -256,15 +257,18 @@ async def _look(frontier: Frontier, name: str, elapsed: float, window: RateWindo
     if job is None:
         raise ShoalError(f"job {name} was dropped, or the store has gone back to a time before it was made")
     workers = [status_of(record) for record in await frontier.workers()]
-    seen = await look_at_job(frontier, job, workers, await frontier.now(), horizon)
+    now = await frontier.now()
+    seen = await look_at_job(frontier, job, workers, now, horizon)
     c = job.counters
     report = TallyReport(pages=c.done, retries=c.retried, dead=c.dead, in_flight=c.leased)
     note = "" if seen.workers or job.state != "running" else "no worker serves it yet"
     if job.state == "paused":
         note = "paused"
-    rate = window.add(elapsed, c.done)
+    rate = window.add(elapsed, visited(job))
     queues = [(host.record.name, host.pending) for host in seen.slow]
-    return View(job, report, elapsed, rate, seen.eta, queues, max(1, seen.workers), note)
+    ends = seen.caught_up if seen.freshness is not None else seen.eta
+    view = View(job, report, elapsed, rate, ends, queues, max(1, seen.workers), note)
+    return replace(view, freshness=seen.freshness, now=now)
 
 
 def place_on_fleet(output: Sequence[str], job: str, store: str, settings: Settings) -> Output:

@@ -31,6 +31,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import EventBook
 from shoal.inspect.overview import Overview, look
 from shoal.jobs.trouble import check_all_done
+from shoal.runtime.fork_server import WorkerProcess, fork_server
 from shoal.runtime.signals import stopping_on_signals
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.telemetry import logging as shoal_log
@@ -109,7 +110,7 @@ class Child:
         self._lasting = plan.crawl is None  # started again whatever it died of, for as long as it takes
         self._lost = lost
         self._liveness: Liveness | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: WorkerProcess | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._detector: HangDetector | None = None
         self._past: list[TallyReport] = []  # of those that died, in one
@@ -171,15 +172,7 @@ class Child:
         liveness.clear()
         ours, theirs = socket.socketpair()
         with theirs:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-m", "shoal.runtime.child", shoal_log.level()),
-                *(str(os.getpid()), str(theirs.fileno()), str(liveness.file)),
-                pass_fds=(theirs.fileno(), liveness.file),
-                stdin=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
-            )
+            process = await _start_worker(theirs.fileno(), liveness.file)
         self._process, self._heard_at = process, asyncio.get_running_loop().time()
         reader, self._writer = await asyncio.open_unix_connection(sock=ours)
         self._detector = HangDetector(liveness)
@@ -196,9 +189,7 @@ class Child:
             self._writer.close()
             await asyncio.wait([watching])
 
-    async def _watch(
-        self, process: asyncio.subprocess.Process, liveness: Liveness, detector: HangDetector
-    ) -> Loss:
+    async def _watch(self, process: WorkerProcess, liveness: Liveness, detector: HangDetector) -> Loss:
         """Ends the child if it hangs, or has not stopped in time; takes back what was lost with it."""
         loss: Loss | None = None
         ending = asyncio.create_task(process.wait())
@@ -227,7 +218,7 @@ class Child:
             error = message.error or error
         return error
 
-    async def _relay(self, process: asyncio.subprocess.Process) -> None:
+    async def _relay(self, process: WorkerProcess) -> None:
         assert process.stderr is not None
         async for line in lines_of(process.stderr):
             relay(line, self._number)
@@ -245,6 +236,22 @@ class Child:
             self._detector.told_to_stop(asyncio.get_running_loop().time(), patience)
         if self._writer is not None and not self._writer.is_closing():
             self._writer.write(word)
+
+
+async def _start_worker(connection: int, liveness: int) -> WorkerProcess:
+    """A process that has these files: its socket to this process, and its liveness file."""
+    server = fork_server()
+    if server is not None:
+        return await server.start(shoal_log.level(), connection, liveness)
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "shoal.runtime.child", shoal_log.level()),
+        *(str(os.getpid()), str(connection), str(liveness)),
+        pass_fds=(connection, liveness),
+        stdin=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for the parent, which passes it on in its own way
+    )
 
 
 class ChildMessage(Struct, frozen=True, omit_defaults=True):

@@ -82,6 +82,8 @@ SECRET = frozenset(
             "proxy",
             "session_headers",
             "session_key",
+            "webhook",
+            "webhook_secret",
         ),
         "worker_pool",
     }
@@ -153,12 +155,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- how fast
     concurrency: PositiveInt = 64  # pages worked on at once; several processes share them
     waiting_per_slot: Count = 32  # pages besides that only wait for a slow server, for each of these
-    per_host: PositiveInt = 2  # requests in flight per host, in the whole crawl
+    # Requests in flight per host, in the whole crawl; "auto": as many as the rate needs, from 2 to 16.
+    per_host: PositiveInt | Literal["auto"] = "auto"
     rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
     burst: PositiveInt = 1  # requests a host may get at once after a quiet spell
     # Of all hosts of a registrable domain together, once there are two; 0 lifts the limit.
     domain_rate: Annotated[float, Meta(ge=0)] | None = None  # requests per second; unset: five times `rate`
-    per_domain: Count | None = None  # requests in flight, in the whole crawl; unset: four times `per_host`
+    per_domain: Count | None = (
+        None  # requests in flight, in the whole crawl; unset: four times `per_host`, or 8
+    )
     processes: PositiveInt = 1  # worker processes on this machine
 
     # -- hosts that need something else
@@ -180,6 +185,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     deny: list[str] = []  # regular expressions: a URL must match none
     dedupe: Literal["exact", "bloom"] = "exact"  # how URLs that were seen are remembered
     dedupe_capacity: PositiveInt = 10_000_000  # with bloom: for how many URLs
+    dedupe_expires: str = ""  # such as "7d": how long a page that is done stays known; "": for ever
     trap_repeats: Count = 3  # the same path segment (or pair) this often means a trap
     max_url_length: PositiveInt = 2_000
     tracking_params: list[str] = []  # query parameters that make no other page, besides the built-in list
@@ -228,6 +234,9 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     once: bool = False  # the crawl ends when no page is due, though some wait for their next visit
     changes_ignore: list[str] = []  # fields of items that make no change, such as a time
     history_keep: str = ""  # how long databases keep old versions of rows: "90d"; "": for ever
+
+    # -- rows that may be broken
+    quality: Literal["hold", "warn", "off"] = "hold"  # what is done with rows that are not as they were
 
     # -- rows
     row_fields: list[RowField] = []  # what rows of a crawl without code have besides; "all": everything
@@ -288,6 +297,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     keep_dead_jobs: Count = 300  # the latest with dead letters
     keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
     keep_letter_days: Annotated[float, Meta(ge=0)] = 90.0  # dead letters of any job
+
+    # -- webhooks (docs/webhooks.md)
+    webhook: str | list[str] = ""  # addresses that changes are sent to; ${NAME} is a variable
+    webhook_secret: str | list[str] = ""  # signs what is sent; several while one replaces another
+    webhook_days: Annotated[float, Meta(gt=0)] = 3.0  # for which a delivery that fails is tried again
+
+    # -- runs again and again, by `shoal submit`
+    every: str = ""  # "30m", "1d"
+    cron: str = ""  # cron's five fields, in UTC; "": neither
 
     # -- challenges
     challenges: list[ChallengeKind] = field(default_factory=lambda: list(get_args(ChallengeKind)))

@@ -26,7 +26,7 @@ class CrawlSettings(TypedDict, total=False):
 
     concurrency: int
     waiting_per_slot: int
-    per_host: int
+    per_host: int | Literal["auto"]
     rate: float
     burst: int
     domain_rate: float | None
@@ -46,6 +46,7 @@ class CrawlSettings(TypedDict, total=False):
     deny: list[str]
     dedupe: Literal["exact", "bloom"]
     dedupe_capacity: int
+    dedupe_expires: str
     trap_repeats: int
     max_url_length: int
     tracking_params: list[str]
@@ -85,6 +86,7 @@ class CrawlSettings(TypedDict, total=False):
     once: bool
     changes_ignore: list[str]
     history_keep: str
+    quality: Literal["hold", "warn", "off"]
     row_fields: list[RowField]
     extract: list[ExtractKind]
     max_text: int
@@ -131,6 +133,11 @@ class CrawlSettings(TypedDict, total=False):
     keep_dead_jobs: int
     keep_dead_days: float
     keep_letter_days: float
+    webhook: str | list[str]
+    webhook_secret: str | list[str]
+    webhook_days: float
+    every: str
+    cron: str
     challenges: list[ChallengeKind]
     challenge_check: str
     challenge_delay: float

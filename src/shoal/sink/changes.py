@@ -124,6 +124,11 @@ def compare(
     )
 
 
+def fields_before(before: Sequence[KeptRow]) -> list[tuple[str, Fields]]:
+    """The items of a page's last visit, of those that were kept whole: table and fields."""
+    return [(item.table, item.fields) for item in _read(before, ())[0] if item.fields is not None]
+
+
 def vanished(
     before: Sequence[KeptRow], *, url: str, job: str, at: float, visit: int | None = None
 ) -> tuple[Row, ...]:

@@ -109,7 +109,6 @@ class Spider(HookDecorators):
         "made_by",
         "name",
         "plugins",
-        "recurs",
         "route",
         "settings",
         "start",
@@ -136,10 +135,6 @@ class Spider(HookDecorators):
         self.handlers: dict[str, Handler] = {}
         self.logs_in: Login | None = None  # how to log in
         self.made_by: MadeBy | None = None  # the factory that made it, with the arguments of the command line
-        self.recurs: tuple[str | None, str | None] = (
-            None,
-            None,
-        )  # how `shoal submit` repeats it: --every, --cron
         self.route: Callable[[str, Path | None], str] | None = (
             None  # the handler of a start URL, and its file
         )

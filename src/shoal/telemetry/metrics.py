@@ -27,6 +27,7 @@ from shoal.settings import BackpressureRule
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
+    from shoal.inspect.freshness import Freshness
     from shoal.inspect.overview import JobView, LaneLoad, Overview
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -59,6 +60,7 @@ _STEP = 4
 EDGES = LATENCY_EDGES[::_STEP]
 
 _OUTCOMES = ("2xx", "3xx", "4xx", "5xx", OTHER, "none")
+_RESULTS = ("unchanged", "changed", "gone", "missed", "held")
 _REASONS = frozenset({"allow", "deny", "depth", "host", "nofollow", "not a URL", "scheme", "trap"})
 
 
@@ -90,6 +92,15 @@ def _refused(of: Process) -> Samples:
         group = reason.partition(":")[0]
         counts[(group if group in _REASONS else OTHER,)] += count
     return counts
+
+
+def _visits(of: Process) -> Samples:
+    """By what they found; "first": there was nothing to compare with."""
+    visits = of.report.visits
+    if not visits:
+        return {}
+    first = visits.visits - visits.unchanged - visits.changed - visits.held
+    return {("first",): first, **{(name,): getattr(visits, name) for name in _RESULTS}}
 
 
 def _fetch_seconds(of: Process) -> Histogram:
@@ -128,6 +139,13 @@ PROCESS: tuple[Metric[Process], ...] = (
            lambda of: {("ok",): of.report.logins, ("failed",): of.report.failed_logins}),
     Metric("shoal_cached_total", "counter", (),
            "Pages and requests inside handlers that were answered from the archive.", lambda of: of.report.cached),
+    Metric("shoal_visits_total", "counter", ("result",),
+           "Visits of pages that are visited again and again, by what they found.", _visits),
+    Metric("shoal_visit_wait_seconds_total", "counter", (),
+           "Seconds from the visits before to these, in all.", lambda of: of.report.visits.waited or None),
+    Metric("shoal_visit_late_seconds_total", "counter", (),
+           "Of these seconds, those after the visits were due.",
+           lambda of: of.report.visits.late if of.report.visits.waited else None),
     Metric("shoal_stale_total", "counter", (),
            "Pages that were finished after their lease had been given away.", lambda of: of.vitals.stale),
     Metric("shoal_received_bytes_total", "counter", (),
@@ -173,6 +191,7 @@ class Store(Struct, frozen=True):
     up: bool
     overview: Overview | None = None  # None: not known
     conditions: Mapping[str, int] | None = None  # how many hosts are in which
+    alarms: int | None = None  # of the quality of rows
 
     @property
     def jobs(self) -> Sequence[tuple[str, JobView]]:
@@ -212,15 +231,16 @@ def _by_job(read: Callable[[JobView], float]) -> Callable[[Store], Samples]:
 def _tasks(of: Store) -> Samples:
     counts: Counter[tuple[str, ...]] = Counter()
     for label, one in of.jobs:
-        for state in ("pending", "delayed", "leased", "done", "dead", "merged"):
+        for state in ("pending", "delayed", "waiting", "leased", "done", "dead", "merged"):
             counts[(label, state)] += getattr(one.job.counters, state)
+        counts[(label, "delayed")] -= one.job.counters.waiting
     return counts
 
 
 def _counters(of: Store) -> Samples:
     sums: Counter[tuple[str, ...]] = Counter()
     for label, one in of.jobs:
-        for name, number in counts.without_costs(one.job.counts).items():
+        for name, number in counts.without_visits(counts.without_costs(one.job.counts)).items():
             sums[(label, name if label != OTHER else counts.OTHER)] += number
     return sums
 
@@ -231,6 +251,38 @@ def _costs(of: Store) -> Samples:
         for pool, cost in counts.costs(one.job.counts).items():
             sums[(label, pool)] = sums.get((label, pool), 0.0) + cost
     return sums
+
+
+def _fresh(read: Callable[[Freshness, float], float | None]) -> Callable[[Store], Samples]:
+    """Of standing jobs, by their freshness and the time. Those that are "other" are left out: a ratio or an age cannot
+    be summed up."""
+
+    def samples(of: Store) -> Samples:
+        found = {
+            label: read(one.freshness, of.overview.now)
+            for label, one in of.jobs
+            if one.freshness is not None and label != OTHER and of.overview is not None
+        }
+        return {(label,): value for label, value in found.items() if value is not None}
+
+    return samples
+
+
+def _oldest(one: Freshness, now: float) -> float:
+    return 0.0 if one.oldest_due is None else max(0.0, now - one.oldest_due)
+
+
+def _next_visit(one: Freshness, now: float) -> float | None:
+    return None if one.next_due is None else max(0.0, one.next_due - now)
+
+
+def _job_visits(of: Store) -> Samples:
+    return {
+        (label, result): getattr(one.freshness.visits, result)
+        for label, one in of.jobs
+        if one.freshness is not None and label != OTHER
+        for result in ("visits", *_RESULTS)
+    }
 
 
 def _jobs(overview: Overview) -> Samples:
@@ -276,6 +328,24 @@ STORE: tuple[Metric[Store], ...] = (
            "Workers that serve a job.", _by_job(lambda one: one.workers)),
     Metric("shoal_job_eta_seconds", "gauge", ("job_name",),
            "Until a job is through; missing when there is no telling.", _eta),
+    Metric("shoal_freshness_ratio", "gauge", ("job_name",),
+           "Share of the pages that a job follows which were checked within their interval.",
+           _fresh(lambda one, _: one.ratio)),
+    Metric("shoal_pages_followed", "gauge", ("job_name",),
+           "Pages that a job visits again and again.", _fresh(lambda one, _: one.followed)),
+    Metric("shoal_pages_waiting", "gauge", ("job_name",),
+           "Of these, those that wait for their next visit, and are on time.", _fresh(lambda one, _: one.on_time)),
+    Metric("shoal_pages_overdue", "gauge", ("job_name",),
+           "Of these, those whose visit is due.", _fresh(lambda one, _: one.overdue)),
+    Metric("shoal_pages_failing", "gauge", ("job_name",),
+           "Of these, those whose last visit came to nothing: missed, gone or held back.",
+           _fresh(lambda one, _: one.failing)),
+    Metric("shoal_oldest_overdue_seconds", "gauge", ("job_name",),
+           "How long the visit is due that is overdue longest; 0: none is.", _fresh(_oldest)),
+    Metric("shoal_next_visit_seconds", "gauge", ("job_name",),
+           "Until the next page is due that waits; missing if none waits.", _fresh(_next_visit)),
+    Metric("shoal_job_visits", "gauge", ("job_name", "result"),
+           "Visits of a job, by what they found; visits: all that were answered.", _job_visits),
     Metric("shoal_queue_pending", "gauge", ("lane",),
            "Tasks that wait for their turn, by lane.", _by_lane(lambda load: load.pending)),
     Metric("shoal_queue_in_flight", "gauge", ("lane",),
@@ -289,6 +359,9 @@ STORE: tuple[Metric[Store], ...] = (
            _of_overview(lambda overview: overview.success)),
     Metric("shoal_hosts", "gauge", ("condition",),
            "Hosts by condition; told by the dashboard only.", _hosts),
+    Metric("shoal_quality_alarms", "gauge", (),
+           "Fields that are empty or out of their range, and were not; told by the dashboard only.",
+           lambda of: of.alarms),
 )  # fmt: skip
 
 
@@ -300,10 +373,14 @@ def render_process(report: TallyReport, vitals: Vitals) -> bytes:
 
 
 def render_store(
-    overview: Overview | None, conditions: Mapping[str, int] | None = None, *, up: bool | None = None
+    overview: Overview | None,
+    conditions: Mapping[str, int] | None = None,
+    *,
+    alarms: int | None = None,
+    up: bool | None = None,
 ) -> bytes:
     """Without an overview, only whether the store is `up`."""
-    return _render(STORE, Store(overview is not None if up is None else up, overview, conditions))
+    return _render(STORE, Store(overview is not None if up is None else up, overview, conditions, alarms))
 
 
 def check_installed() -> None:

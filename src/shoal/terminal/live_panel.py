@@ -15,7 +15,8 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.tally import HostTally, TallyReport
 from shoal.frontier.values import Job
-from shoal.inspect.job import View, has_ended, left_over, waits_for
+from shoal.inspect.freshness import Freshness, in_words, is_late, results_in_words, visited
+from shoal.inspect.job import View, has_ended, left_over, remaining, waits_for
 from shoal.model import counts
 from shoal.terminal.console import safe, when
 from shoal.terminal.status_view import STATES
@@ -28,30 +29,40 @@ _COUNTERS = 50  # of a job that is looked at by itself
 
 def render(view: View) -> RenderableType:
     parts: list[RenderableType] = [_progress(view), _numbers(view)]
+    if view.freshness is not None:
+        parts += [Text(), *followed(view.freshness, view.now)]
     if view.report.hosts:
         parts += [Text(), _slowest(view.report.hosts[:HOSTS_SHOWN], dict(view.queues))]
     if view.report.errors:
         parts += [Text(), errors(view.report)]
-    if view.job.counts:
-        parts += [Text(), *counted(view.job)]
+    if counts_of_job := counted(view.job):
+        parts += [Text(), *counts_of_job]
     title = Text(humanize.printable(view.job.spec.name), "bold cyan")
     if view.note:
         title.append(f"  {humanize.printable(view.note)}", "yellow")
     return frame(Group(*parts), title)
 
 
-def job_card(job: Job, trouble: str, queues: Sequence[tuple[str, int]]) -> RenderableType:
+def job_card(
+    job: Job,
+    trouble: str,
+    queues: Sequence[tuple[str, int]],
+    freshness: Freshness | None = None,
+    now: float = 0.0,
+) -> RenderableType:
     """A job as the store has it. `queues`: the longest, (host, pending)."""
     c = job.counters
+    retries = c.delayed - c.waiting
     times = f"since {when(job.created_at)}"
     if job.finished_at:
         times = f"took {humanize.duration(job.finished_at - job.created_at)}"
     lines: list[RenderableType] = [
-        bar(job, Text(times, "dim")),
+        bar(job, Text(times, "dim"), freshness),
         numbers(
             [
                 (humanize.count(c.pending), "pending", "bold"),
-                (humanize.count(c.delayed), "delayed", "bold yellow" if c.delayed else "dim"),
+                *_waiting(c.waiting),
+                (humanize.count(retries), "delayed", "bold yellow" if retries else "dim"),
                 (humanize.count(c.leased), "leased", "bold"),
                 (humanize.count(c.done), "done", "bold green"),
                 (humanize.count(c.dead), "dead", "bold red" if c.dead else "dim"),
@@ -60,6 +71,8 @@ def job_card(job: Job, trouble: str, queues: Sequence[tuple[str, int]]) -> Rende
             ]
         ),
     ]
+    if freshness is not None:
+        lines += followed(freshness, now)
     if said := trouble or left_over(job) or waits_for(job):
         lines.append(safe(said, "yellow"))
     if c.rejected:
@@ -73,9 +86,9 @@ def job_card(job: Job, trouble: str, queues: Sequence[tuple[str, int]]) -> Rende
         cut = f"{humanize.plural(c.links_cut, 'link')} beyond max_links of their pages"
         lines.append(Text.assemble(("not taken  ", "dim"), (cut, "yellow")))
     lines += counted(job, _COUNTERS, overflow="fold")
-    waiting = {host: pending for host, pending in queues if pending}
-    if waiting and not has_ended(job):
-        lines.append(Text.assemble(("longest queues  ", "dim"), safe(humanize.by_count(waiting))))
+    longest = {host: pending for host, pending in queues if pending}
+    if longest and not has_ended(job):
+        lines.append(Text.assemble(("longest queues  ", "dim"), safe(humanize.by_count(longest))))
     title = Text.assemble(safe(job.spec.name, "bold cyan"), "  ", (job.state, STATES[job.state]))
     return frame(Group(*lines), title)
 
@@ -88,24 +101,27 @@ def frame(content: RenderableType, title: Text) -> Panel:
 
 
 def _progress(view: View) -> RenderableType:
-    times = Text.assemble(
-        humanize.duration(view.elapsed), ("  ETA ", "dim"), (humanize.duration(view.eta), "bold")
-    )
-    return bar(view.job, times)
+    ends: tuple[tuple[str, str], ...] = (("  ETA ", "dim"), (humanize.duration(view.eta), "bold"))
+    if view.freshness is not None:  # it never ends
+        behind = view.eta if remaining(view.job) else None
+        ends = (("  caught up in ", "dim"), (humanize.duration(behind), "bold")) if behind else ()
+    return bar(view.job, Text.assemble(humanize.duration(view.elapsed), *ends), view.freshness)
 
 
-def bar(job: Job, beside: Text) -> RenderableType:
-    """How much of the job is done."""
-    done, total = job.counters.done, job.counters.admitted - job.counters.merged
+def bar(job: Job, beside: Text, freshness: Freshness | None = None) -> RenderableType:
+    """How much of the job is done; of a standing job, how many of its pages are fresh."""
+    done, total, what = job.counters.done, job.counters.admitted - job.counters.merged, "pages"
     if job.spec.max_pages and not has_ended(job):
         total = min(total, job.spec.max_pages)
+    if freshness is not None:
+        done, total, what = freshness.on_time, freshness.followed + freshness.new, "pages fresh"
     row = Table.grid(padding=(0, 2), expand=True)
     row.add_column(ratio=1)
     row.add_column(no_wrap=True)
     row.add_column(no_wrap=True, justify="right", min_width=20)
     row.add_row(
         ProgressBar(total=max(total, 1), completed=done, complete_style="cyan", finished_style="green"),
-        Text.assemble((humanize.count(done), "bold"), (f" of {humanize.count(total)} pages", "dim")),
+        Text.assemble((humanize.count(done), "bold"), (f" of {humanize.count(total)} {what}", "dim")),
         beside,
     )
     return row
@@ -113,19 +129,36 @@ def bar(job: Job, beside: Text) -> RenderableType:
 
 def _numbers(view: View) -> RenderableType:
     counters = view.job.counters
+    retries = counters.delayed - counters.waiting
     rejected = [(humanize.count(counters.rejected), "rejected", "bold red")] if counters.rejected else []
     return numbers(
         [
             (humanize.rate(view.rate), "pages/s", "bold green"),
             (humanize.count(view.report.in_flight), "in flight", "bold"),
             (humanize.count(counters.pending), "queued", "bold"),
-            (humanize.count(counters.delayed), "delayed", "bold yellow" if counters.delayed else "dim"),
+            *_waiting(counters.waiting),
+            (humanize.count(retries), "delayed", "bold yellow" if retries else "dim"),
             (humanize.count(counters.retried), "retried", "bold yellow" if counters.retried else "dim"),
             (humanize.count(counters.dead), "dead", "bold red" if counters.dead else "dim"),
             *rejected,
             (humanize.count(counters.items), "rows", "bold"),
         ]
     )
+
+
+def _waiting(pages: int) -> list[tuple[str, str, str]]:
+    """Pages that wait for their next visit: nothing is wrong with them."""
+    return [(humanize.count(pages), "waiting", "bold")] if pages else []
+
+
+def followed(freshness: Freshness, now: float) -> list[Text]:
+    """What a standing job follows, and what its visits have shown."""
+    lines = [Text(in_words(freshness, now), "yellow" if is_late(freshness, now) else "")]
+    if freshness.new:
+        lines[0].append(f"; {humanize.count(freshness.new)} not visited yet")
+    if results := results_in_words(freshness.visits):
+        lines.append(Text(results, "dim"))
+    return lines
 
 
 def numbers(cells: Sequence[tuple[str, str, str]]) -> Columns:
@@ -173,7 +206,7 @@ def counted(job: Job, most: int = 6, overflow: OverflowMethod = "ellipsis") -> l
         for name, found in kinds
         if found
     ]
-    if costs := counts.costs_in_words(job.counts, job.counters.done):
+    if costs := counts.costs_in_words(job.counts, visited(job)):
         lines.append(
             Text.assemble(("cost  ", "dim"), safe(costs), no_wrap=overflow == "ellipsis", overflow=overflow)
         )

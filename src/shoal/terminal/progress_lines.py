@@ -14,7 +14,8 @@ from rich.live import Live
 
 from shoal import humanize
 from shoal.events import event
-from shoal.inspect.job import View
+from shoal.inspect.freshness import in_words
+from shoal.inspect.job import View, remaining
 from shoal.spider import debugging
 from shoal.telemetry.logging import only_json
 from shoal.terminal import live_panel
@@ -97,7 +98,10 @@ class EventProgress(PlainProgress):
             delayed=counters.delayed,
             dead=counters.dead,
             rejected=counters.rejected,
-            eta=view.eta,
+            eta=view.eta if view.freshness is None else None,
+            waiting=counters.waiting,
+            followed=view.freshness.followed if view.freshness is not None else None,
+            overdue=view.freshness.overdue if view.freshness is not None else None,
         )
 
 
@@ -148,18 +152,20 @@ class LiveProgress:
 def line(view: View) -> str:
     """The view as one line of a log."""
     counters, report = view.job.counters, view.report
+    done = f"{humanize.count(counters.done)} of {humanize.count(counters.admitted)} pages"
     parts = [
-        f"{humanize.count(counters.done)} of {humanize.count(counters.admitted)} pages",
+        done if view.freshness is None else in_words(view.freshness, view.now),
         f"{humanize.rate(view.rate)}/s",
         f"{humanize.count(report.in_flight)} in flight",
         f"{humanize.count(counters.pending)} queued",
-        f"{humanize.count(counters.delayed)} delayed",
+        f"{humanize.count(counters.delayed - counters.waiting)} delayed",
         f"{humanize.count(counters.dead)} dead",
     ]
     if counters.rejected:
         parts.append(f"{humanize.plural(counters.rejected, 'rejected item')}")
-    if view.eta is not None and counters.open:
-        parts.append(f"ETA {humanize.duration(view.eta)}")
+    if view.eta is not None and remaining(view.job):
+        ends = "ETA" if view.freshness is None else "caught up in"
+        parts.append(f"{ends} {humanize.duration(view.eta)}")
     state = view.note or ("" if view.job.state == "running" else view.job.state)
     return f"{view.job.spec.name}: {', '.join(parts)}" + (f" ({state})" if state else "")
 

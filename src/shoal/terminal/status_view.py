@@ -16,6 +16,7 @@ from shoal import humanize
 from shoal.engine.history import History
 from shoal.frontier.values import PastJob
 from shoal.inspect.event_log import Event
+from shoal.inspect.freshness import in_words, is_late
 from shoal.inspect.held_back import Holdup, Holdups
 from shoal.inspect.job import left_over, waits_for
 from shoal.inspect.json_form import sorted_jobs
@@ -127,7 +128,7 @@ def _title(frame: Frame) -> Table:
 
 
 def _numbers(overview: Overview) -> list[Text]:
-    success = overview.success
+    success, retries = overview.success, overview.delayed - overview.waiting
     cells = [
         (humanize.rate(overview.rate), "pages/s", "bold green" if overview.rate else "dim"),
         (humanize.count(overview.in_flight), "in flight", "bold" if overview.in_flight else "dim"),
@@ -137,7 +138,8 @@ def _numbers(overview: Overview) -> list[Text]:
             "dim" if success is None else "bold" if success > 0.9 else "bold yellow",
         ),
         (humanize.count(overview.pending), "pending", "bold" if overview.pending else "dim"),
-        (humanize.count(overview.delayed), "delayed", "bold yellow" if overview.delayed else "dim"),
+        *([(humanize.count(overview.waiting), "waiting", "bold")] if overview.waiting else []),
+        (humanize.count(retries), "delayed", "bold yellow" if retries else "dim"),
         (humanize.count(overview.dead), "dead", "bold red" if overview.dead else "dim"),
     ]
     if overview.rejected:
@@ -158,19 +160,20 @@ def _packed(cells: Sequence[Text], width: int, gap: str = "  ") -> list[Text]:
 
 def _curve(past: History, now: float, columns: int) -> Text | None:
     """Draws pages a second over the last minutes, or longer if the history has no shorter intervals."""
-    newest = max(past.slices, default=0)
-    if now - newest * past.interval > LATELY:
+    slices, interval = past.latest
+    newest = max(slices, default=0)
+    if now - newest * interval > LATELY:
         return None
-    if now - newest * past.interval > _UNWRITTEN:
-        newest = int(now // past.interval)
-    step = math.ceil(LATELY / columns / past.interval)  # slices in a column
+    if now - newest * interval > _UNWRITTEN:
+        newest = int(now // interval)
+    step = math.ceil(LATELY / columns / interval)  # slices in a column
     pages = [0] * columns
-    for key, one in past.slices.items():
+    for key, one in slices.items():
         if (age := (newest - key) // step) < columns:
             pages[columns - 1 - age] += one.pages
     peak = max(*pages, 1)
     drawn = "".join(_BLOCKS[math.ceil(n / peak * (len(_BLOCKS) - 1))] for n in pages)
-    seconds = step * past.interval
+    seconds = step * interval
     said = f"  last {humanize.span(columns * seconds)}, peak {humanize.rate(peak / seconds)}/s"
     return Text.assemble((drawn, "cyan"), (said, "dim"), no_wrap=True, overflow="ellipsis")
 
@@ -184,7 +187,7 @@ def _sections(frame: Frame, width: int, *, one_line: bool) -> list[Section]:
     latest = frame.pruned[: -_PRUNED - 1 : -1]
     jobs = [*sorted_jobs(overview.jobs), *(JobView(past.job) for past in latest)]
     pruned = {past.job.spec.name for past in latest}
-    said = [Text(one, "yellow") for one in _troubles(overview)]
+    said = [Text(one, "yellow") for one in _troubles(overview)] + _followed(overview)
     if frame.pruned:
         said.append(Text(_said_of_pruned(len(frame.pruned), len(latest)), "dim"))
     held = _held(overview)
@@ -194,7 +197,7 @@ def _sections(frame: Frame, width: int, *, one_line: bool) -> list[Section]:
     wide = width >= NARROW
     many, made = _MANY_ROWS, _arguments(jobs)
     return [
-        Section(len(jobs), 3, lambda n: _jobs_table(jobs, pruned, n, width), most=many),
+        Section(len(jobs), 3, lambda n: _jobs_table(jobs, pruned, n, width, overview.now), most=many),
         Section(len(made), 1, lambda n: _arguments_table(made, n), most=many),
         Section(len(said), 2, lambda n: Group(*said[:n]), extra=1, most=many),
         Section(len(held), 3, lambda n: Group(*held[:n]), extra=1),
@@ -224,16 +227,29 @@ def _troubles(overview: Overview) -> list[str]:
     return [humanize.printable(one) for one in found]
 
 
+def _followed(overview: Overview) -> list[Text]:
+    """What the standing jobs follow."""
+    return [
+        Text(
+            humanize.printable(f"{one.job.spec.name}: {in_words(one.freshness, overview.now)}"),
+            "yellow" if is_late(one.freshness, overview.now) else "dim",
+        )
+        for one in sorted_jobs(overview.jobs)
+        if one.freshness is not None
+    ]
+
+
 def _said_of_pruned(count: int, shown: int) -> str:
     which = "" if count == shown else f" (the latest {shown} are shown; all: {command('status --json')})"
     jobs = humanize.plural(count, "job")
     return f"{jobs} pruned{which}: only counters and a short report are left, see {command('report JOB')}"
 
 
-def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, width: int) -> Table:
+def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, width: int, now: float) -> Table:
     wide = width >= NARROW
     ranked = wide and any(one.job.spec.priority for one in jobs)
     rejects = any(one.job.counters.rejected for one in jobs)
+    standing = any(one.freshness is not None for one in jobs)
     more = (
         "dead",
         *(("rejected",) if rejects else ()),
@@ -245,7 +261,11 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
     more = (*more, "started") if width >= _VERY_WIDE else more
     shown = _table(_of("job", rows, len(jobs)), "state")
     shown.add_column("progress", ratio=1, min_width=8)
-    for name in ("", "pages", "pages/s", "ETA", *(more if wide else ())):
+    ends = (
+        "ETA" if not standing else "next visit" if all(one.freshness for one in jobs) else "ETA / next visit"
+    )
+    fresh = ("fresh",) if standing else ()
+    for name in ("", "pages", *fresh, "pages/s", ends, *(more if wide else ())):
         shown.add_column(name, justify="right", no_wrap=True)
     for one in jobs[:rows]:
         job, c = one.job, one.job.counters
@@ -263,14 +283,33 @@ def _jobs_table(jobs: Sequence[JobView], pruned: Collection[str], rows: int, wid
             Text("pruned" if job.spec.name in pruned else job.state, STATES[job.state]),
             ProgressBar(total=1, completed=one.progress or 0, complete_style="cyan", finished_style="green"),
             Text("-", "dim") if one.progress is None else f"{math.floor(one.progress * 100)} %",
-            Text.assemble(
-                humanize.count(c.done), (f"/{humanize.count(c.admitted)}{'' if job.fed_all else '+'}", "dim")
-            ),
+            _pages(one),
+            *([_fresh(one, now)] if standing else []),
             Text(humanize.rate(one.rate), "bold green") if one.rate else Text("-", "dim"),
-            Text("-", "dim") if one.eta is None else Text(humanize.duration(one.eta)),
+            _ends(one, now),
             *(extra if wide else ()),
         )
     return shown
+
+
+def _pages(one: JobView) -> Text:
+    """Pages that are done of those that are known; of a standing job, those that it has visited and follows."""
+    c = one.job.counters
+    done = c.done if one.freshness is None else one.freshness.followed
+    total = f"/{humanize.count(c.admitted)}{'' if one.job.fed_all else '+'}"
+    return Text.assemble(humanize.count(done), (total, "dim"))
+
+
+def _fresh(one: JobView, now: float) -> Text:
+    if one.freshness is None or one.freshness.ratio is None:
+        return Text("-", "dim")
+    return Text(humanize.percent(one.freshness.ratio), "yellow" if is_late(one.freshness, now) else "green")
+
+
+def _ends(one: JobView, now: float) -> Text:
+    if one.freshness is not None and (due := one.freshness.next_due) is not None:
+        return Text(humanize.span(due - now) if due - now >= 1 else "now")
+    return Text("-", "dim") if one.eta is None else Text(humanize.duration(one.eta))
 
 
 def _arguments(jobs: Sequence[JobView]) -> list[tuple[str, str]]:

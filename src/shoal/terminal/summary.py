@@ -11,13 +11,16 @@ from rich.text import Text
 from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
-from shoal.inspect.job import View, left_over
+from shoal.inspect.freshness import in_words, is_late, results_in_words, visited
+from shoal.inspect.freshness_form import freshness_dict
+from shoal.inspect.job import View, left_over, remaining
 from shoal.model import counts
 from shoal.terminal.live_panel import frame
 from shoal.text import command
 
 PERCENTILES = (50, 90, 99)
 _COUNTERS = 20  # that are shown
+_ALARMS = 5
 
 
 def render(view: View, *, output: str, dead_command: str = "") -> RenderableType:
@@ -44,6 +47,7 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     )
     facts = [
         ("pages", _pages(view)),
+        *_followed(view),
         ("rows", rows),
         ("success", Text(humanize.percent(report.success_rate))),
         ("latency", _latency(view)),
@@ -74,6 +78,7 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
     if counters.rejected:
         hint = (f"  {command(f'rejected list {view.job.spec.name}')}", "cyan")
         facts.append(("rejected", Text.assemble((humanize.count(counters.rejected), "bold red"), hint)))
+    facts += _quality(view)
     if view.restarts:
         facts.append(
             ("restarts", Text(f"{view.restarts}; what was counted just before is missing", "yellow"))
@@ -82,9 +87,42 @@ def _facts(view: View, output: str, dead_command: str) -> list[tuple[str, Text]]
         facts.append(("over", Text(f"{humanize.count(counters.over_budget)} beyond max_pages_per_host")))
     if said := left_over(view.job):
         facts.append(("left", Text(said, "yellow")))
-    elif counters.open:
-        left = (humanize.count(counters.open), "bold")
-        facts.append(("left", Text.assemble(left, (" still to fetch", "dim"))))
+    elif left := remaining(view.job):
+        todo = " still to fetch" if view.freshness is None else " still to visit"
+        facts.append(("left", Text.assemble((humanize.count(left), "bold"), (todo, "dim"))))
+    return facts
+
+
+def _followed(view: View) -> list[tuple[str, Text]]:
+    """Of a standing job, which never ends: the same command goes on with it."""
+    if view.freshness is None:
+        return []
+    said = in_words(view.freshness, view.now)
+    facts = [
+        (
+            "follows",
+            Text(said.removeprefix("following "), "yellow" if is_late(view.freshness, view.now) else ""),
+        )
+    ]
+    if results := results_in_words(view.freshness.visits):
+        facts.append(("visits", Text(results.replace(" visits", "", 1))))
+    return facts
+
+
+def _quality(view: View) -> list[tuple[str, Text]]:
+    """What is not as it was, and what was never there."""
+    facts, found = [], view.quality
+    if found.alarms:
+        text = Text()
+        for sentence in found.alarms[:_ALARMS]:
+            text.append(f"{humanize.printable(sentence)}\n", "bold yellow")
+        if len(found.alarms) > _ALARMS:
+            text.append(f"{humanize.count(len(found.alarms) - _ALARMS)} more\n", "yellow")
+        text.append(command("quality"), "cyan")
+        facts.append(("quality", text))
+    if found.empty:
+        more = f"; {len(found.empty) - _ALARMS} more" if len(found.empty) > _ALARMS else ""
+        facts.append(("empty", Text(humanize.printable("; ".join(found.empty[:_ALARMS]) + more), "yellow")))
     return facts
 
 
@@ -100,8 +138,11 @@ def _counted(job: Job) -> list[tuple[str, Text]]:
     facts = []
     if own := counts.own(job.counts):
         facts.append(("counted", Text(humanize.by_count(own, _COUNTERS))))
-    if costs := counts.costs_in_words(job.counts, job.counters.done):
+    if costs := counts.costs_in_words(job.counts, visited(job)):
         facts.append(("cost", Text(humanize.printable(costs))))
+    if webhooks := counts.webhooks(job.counts):
+        told = ", ".join(f"{humanize.count(number)} {what}" for what, number in webhooks.items())
+        facts.append(("webhooks", Text(told)))
     if dropped := counts.dropped(job.counts):
         facts.append(("dropped", Text(humanize.by_count(dropped), "yellow")))
     return facts
@@ -115,7 +156,9 @@ def _cut(view: View) -> dict[str, int]:
 
 def _pages(view: View) -> Text:
     rate = f"  {humanize.rate(mean_rate(view))}/s in this run"
-    return Text.assemble((humanize.count(view.job.counters.done), "bold"), (rate, "green"))
+    pages = view.job.counters.done if view.freshness is None else view.freshness.followed
+    what = "" if view.freshness is None else " followed"
+    return Text.assemble((humanize.count(pages), "bold"), what, (rate, "green"))
 
 
 def _latency(view: View) -> Text:
@@ -144,6 +187,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "admitted": counters.admitted,
         "pending": counters.pending,
         "delayed": counters.delayed,
+        "waiting": counters.waiting,
         "leased": counters.leased,
         "done": counters.done,
         "dead": counters.dead,
@@ -155,6 +199,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "over_budget": counters.over_budget,
         "links_cut": counters.links_cut,
         "left": left_over(view.job) or None,
+        "freshness": freshness_dict(view.freshness, view.now),
         "pages": report.pages,
         "handled": report.handled,
         "retries": report.retries,
@@ -172,6 +217,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "logins": report.logins,
         "failed_logins": report.failed_logins,
         "cached": report.cached,
+        "quality": {"alarms": list(view.quality.alarms), "empty": list(view.quality.empty)},
         "counts": counts.without_costs(view.job.counts),
         "costs": counts.costs(view.job.counts),
     }

@@ -18,6 +18,7 @@ from shoal.inspect.host import HostView, causes, rate_source, settings_in_words
 from shoal.model import DeadLetter, Failure, Snapshot
 from shoal.policy.host_table import ANY
 from shoal.policy.outcomes import rule_for
+from shoal.policy.quality_alarms import alarms
 from shoal.settings import HostSettings
 from shoal.terminal.console import safe, stdout, table, when
 from shoal.terminal.live_panel import latency_style
@@ -33,7 +34,10 @@ def print_hosts(hosts: Sequence[HostView], total: int) -> None:
         console.print("no hosts yet")
         return
     numbers = ("req/s", "in flight", "latency", "timeout")
-    listing = table("host", *numbers, "condition", "queue", "errors", right=(*numbers, "queue"), cut=True)
+    # Only where pages are visited again and again: how many, and the share of visits that were on time.
+    again = ("followed", "on time") if any(host.visits for host in hosts) else ()
+    columns = ("host", *numbers, "condition", "queue", *again, "errors")
+    listing = table(*columns, right=(*numbers, "queue", *again), cut=True)
     for host in hosts:
         listing.add_row(
             safe(host.name),
@@ -43,6 +47,7 @@ def print_hosts(hosts: Sequence[HostView], total: int) -> None:
             humanize.latency(host.limits.timeout),
             _condition(host),
             humanize.count(host.pending) if host.pending else Text("-", "dim"),
+            *(_visits(host) if again else ()),
             safe(_errors(host), "dim"),
         )
     console.print(listing)
@@ -58,7 +63,28 @@ def _condition(host: HostView) -> Text:
     text = Text(host.condition, _STYLES.get(host.condition, "red"))
     if host.until is not None:
         text.append(f" {humanize.span(host.until - host.now)}")
+    if found := alarms(host.state.quality):
+        text.append(f", {humanize.plural(len(found), 'quality alarm')}", "yellow")
     return text
+
+
+def _visits(host: HostView) -> tuple[str | Text, Text]:
+    if host.visits is None:
+        return Text("-", "dim"), Text("-", "dim")
+    share = host.visits.on_time
+    style = "dim" if share is None else "green" if share > 0.9 else "yellow"
+    return humanize.count(host.visits.pages), Text(humanize.percent(share), style)
+
+
+def _visits_in_words(host: HostView) -> str:
+    found = host.visits
+    if found is None:
+        return "none of its pages is visited again"
+    said = f"about {humanize.plural(found.pages, 'page')}"
+    if found.on_time is None or found.changed is None:
+        return f"{said}, each visited once so far"
+    late = f"{humanize.percent(found.on_time)} of the visits of the last days were on time"
+    return f"{said}; {late}, {humanize.percent(found.changed)} found a change"
 
 
 def _errors(host: HostView) -> str:
@@ -81,8 +107,10 @@ def print_host(host: HostView, queues: Sequence[HostQueue]) -> None:
         ("condition", _condition(host)),
         ("robots.txt", _robots(host)),
         ("queue", _queue(queues)),
+        ("follows", _visits_in_words(host)),
         ("errors", _errors(host) or "none"),
         ("browser", "\n".join(host.in_browser.values()) or "not needed"),
+        ("quality", "\n".join(one.sentence for one in alarms(host.state.quality)) or "no alarm"),
         ("settings", _own(host)),
     ):
         facts.add_row(name, value if isinstance(value, Text) else safe(value))
@@ -164,7 +192,8 @@ def _record(record: RobotsRecord) -> str:
 def _queue(queues: Sequence[HostQueue]) -> str:
     parts = [
         f"{humanize.count(queue.pending)} {queue.lane}"
-        + (f" and {humanize.count(queue.delayed)} delayed" if queue.delayed else "")
+        + (f", {humanize.count(delayed)} delayed" if (delayed := queue.delayed - queue.waiting) else "")
+        + (f", {humanize.count(queue.waiting)} that wait for their next visit" if queue.waiting else "")
         + f" (job {queue.job})"
         for queue in queues
     ]

@@ -2,9 +2,10 @@
 
     class TestMyHome(stateful.machine(lambda clock: MyFrontier(clock=clock)).TestCase): ...
 
-The model knows for every URL whether it is pending, delayed, leased, done or dead. After each step the frontier must
-agree on the counts, no task may have two live leases, and no host or domain may be hit more often than its valve
-allows; and whoever works on as the frontier says comes to an end.
+The model knows for every URL whether it is pending, delayed, leased, done or dead, and what is remembered of a page
+that is visited again. After each step the frontier must agree on the counts, no task may have two live leases, no page
+may be visited before its time, and no host or domain may be hit more often than its valve allows; and whoever works on
+as the frontier says comes to an end.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from msgspec.structs import replace
 from shoal.admit.identity import host_key
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Claim, DeadFilter, JobSpec
-from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Row, Settlement, Task, Verdict
+from shoal.model import Dead, Done, Failure, Lease, Moved, Retry, Revisit, Row, Settlement, Task, Verdict
+from shoal.model.page_record import PageRecord
 from shoal.testing.conformance.tools import ListJournal, make_task
 from shoal.testing.manual_clock import ManualClock
 from shoal.valve import DomainLimit, Valve
@@ -52,7 +54,9 @@ class FrontierMachine(RuleBasedStateMachine):
         self.frontier = type(self).make(self.clock)
         self.journal = ListJournal()
         self.seen: set[str] = set()  # every URL ever admitted or redirected to
-        self.where: dict[int, str] = {}  # task id -> pending, delayed, leased, done, dead, merged
+        self.where: dict[int, str] = {}  # task id -> waiting, revisit, leased, done, dead, merged
+        self.records: dict[int, PageRecord] = {}  # task id -> what is remembered of its page
+        self.due: dict[int, float] = {}  # task id -> when its next visit is due
         self.merged: dict[str, str] = {}  # URL -> the URL of the page that it redirected to
         self.held: dict[int, Lease] = {}  # token -> lease that is alive
         self.deadlines: dict[int, float] = {}
@@ -106,6 +110,7 @@ class FrontierMachine(RuleBasedStateMachine):
             assert lease.task.id not in busy, "a second live lease for the same task"
             assert lease.token not in self.held
             assert 1 <= lease.task.attempt <= MAX_ATTEMPTS
+            self._check_visit(lease.task)
             self.where[lease.task.id] = "leased"
             self.held[lease.token] = lease
             self.deadlines[lease.token] = self.clock.monotonic() + LEASE
@@ -169,6 +174,23 @@ class FrontierMachine(RuleBasedStateMachine):
         self._end(lease, "dead" if last else "waiting")
 
     @precondition(lambda self: self.held)
+    @rule(data=st.data(), after=st.sampled_from([0.0, 1.0, 20.0, 3600.0]), found=st.lists(urls, max_size=2))
+    def finish_a_visit(self, data: st.DataObject, after: float, found: list[str]) -> None:
+        """The page is visited again."""
+        lease = self._pick(data)
+        id, row = lease.task.id, Row(f"{lease.task.url}\n".encode())
+        record = PageRecord(visits=self.records.get(id, PageRecord()).visits + 1, rate=bytes([id % 256]))
+        tasks = tuple(_task(url) for url in found)
+        settlement = Settlement(lease, Revisit(after, record), tasks, (row,))
+        settled = self.do(self.frontier.settle([settlement], self.journal))
+        assert (list(settled.accepted), settled.found.new) == ([True], len(set(found) - self.seen))
+        self.seen |= set(found)
+        self.admitted += settled.found.new
+        self.rows.append(row.data)
+        self.records[id], self.due[id] = record, self.clock.monotonic() + after
+        self._end(lease, "revisit")
+
+    @precondition(lambda self: self.held)
     @rule(data=st.data())
     def bury(self, data: st.DataObject) -> None:
         lease = self._pick(data)
@@ -180,7 +202,7 @@ class FrontierMachine(RuleBasedStateMachine):
     def redirect(self, data: st.DataObject, url: str) -> None:
         lease = self._pick(data)
         to = replace(_task(url), hops=(*lease.task.hops, lease.task.url), trail=lease.task.pages)
-        moved = Moved(to)
+        moved = Moved(replace(to, record=lease.task.record))
         duplicate = url in self.seen and not moved.returns_to(lease.task)
         self.seen.add(url)
         self._settle(lease, moved)
@@ -248,6 +270,7 @@ class FrontierMachine(RuleBasedStateMachine):
             )
             for lease in got.leases:
                 self.hits[lease.task.host].append(self.clock.monotonic())
+                self._check_visit(lease.task)
                 self.where[lease.task.id] = "done"
             self._domain_hit([lease for lease in got.leases if lease.task.host in SHARING], ended=True)
             self.do(self.frontier.settle([Settlement(lease, Done()) for lease in got.leases]))
@@ -274,6 +297,10 @@ class FrontierMachine(RuleBasedStateMachine):
         assert min(lanes.values(), default=1) > 0
         assert (c.leased, c.done) == (len(self.held), places["done"])
         assert (c.dead, c.merged) == (places["dead"], places["merged"])
+        early = sum(
+            place == "revisit" and self.due[id] > self.clock.monotonic() for id, place in self.where.items()
+        )
+        assert early <= c.waiting <= min(places["revisit"], c.delayed), "some are due, and not promoted yet"
 
     @rule(data=st.data())
     def ask_why(self, data: st.DataObject) -> None:
@@ -349,6 +376,12 @@ class FrontierMachine(RuleBasedStateMachine):
             self.clock.advance(5.0)
             self.claim(6, "w1")
         return next(iter(self.held.values()))
+
+    def _check_visit(self, task: Task) -> None:
+        assert task.record == self.records.get(task.id)
+        if self.where.get(task.id) == "revisit":
+            assert task.attempt == 1
+            assert self.clock.monotonic() >= self.due[task.id] - 1e-4, "visited before its time"
 
     def _settle(self, lease: Lease, verdict: Verdict) -> None:
         assert list(self.do(self.frontier.settle([Settlement(lease, verdict)])).accepted) == [True]

@@ -12,6 +12,8 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from shoal.frontier.following import FOLLOWED_SEEN, Following
+from shoal.frontier.memory.following import following_of
 from shoal.frontier.memory.queue import MemoryQueue
 from shoal.frontier.memory.state import JobRecord
 from shoal.frontier.values import (
@@ -138,9 +140,17 @@ class MemoryFrontier(MemoryQueue):
         return sorted(lengths.items(), key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     async def host_queues(self, host: str) -> Sequence[HostQueue]:
-        delayed = Counter((task.job, task.lane) for _, _, task in self._delayed if task.host == host)
+        later = [task for _, _, task in self._delayed if task.host == host]
+        delayed = Counter((task.job, task.lane) for task in later)
+        waiting = Counter((task.job, task.lane) for task in later if task.id in self._jobs[task.job].waiting)
         found = [
-            HostQueue(queue.job, queue.lane, len(queue.heap), delayed[queue.job, queue.lane])
+            HostQueue(
+                queue.job,
+                queue.lane,
+                len(queue.heap),
+                delayed[queue.job, queue.lane],
+                waiting[queue.job, queue.lane],
+            )
             for queue in self._queues.values()
             if queue.host == host
         ]
@@ -187,6 +197,7 @@ class MemoryFrontier(MemoryQueue):
                 job.count.update(rejected=-1, admitted=1)
             else:
                 job.count["dead"] -= 1
+            job.reopen(letter.task.fingerprint)
             self._enqueue(job, replace(letter.task, attempt=0))
             if job.state == "finished":
                 job.state, job.finished_at = "running", 0.0
@@ -246,6 +257,12 @@ class MemoryFrontier(MemoryQueue):
         if any(len(queue.heap) > scan for queue in queues):
             return Whereabouts("pending", ahead=scan)
         return Whereabouts("done")
+
+    async def following(self, job: str, limit: int = FOLLOWED_SEEN) -> Following:
+        delayed = [entry for entry in self._delayed if entry[2].job == job]
+        pending = [task for queue in self._queues.values() if queue.job == job for *_, task in queue.heap]
+        in_hand = [held.lease.task for held in self._leases.values() if held.lease.task.job == job]
+        return following_of(delayed, self._job(job).waiting, [*pending, *in_hand], limit)
 
     # -- the store
 

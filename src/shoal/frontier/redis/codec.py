@@ -30,6 +30,7 @@ _BEGINNINGS = {_HTTP: "http://", _HTTPS: "https://"}
 _LOSS = struct.Struct("<Bd")
 _LETTER = struct.Struct("<d6siH")
 _LEASE = struct.Struct("<6siddH")
+_DELAYED = struct.Struct("<6si")
 
 
 class _Body(msgspec.Struct, array_like=True):
@@ -172,6 +173,25 @@ def decode_letter(data: bytes) -> RawLetter:
     return RawLetter(
         at, int.from_bytes(line, "little"), priority, kind, host, item, data[position + 4 + length :]
     )
+
+
+_REVISIT = 1 << 47  # in the line of a delayed task: it waits for its next visit
+
+
+class RawDelayed(msgspec.Struct, frozen=True):
+    """A delayed task as stored."""
+
+    line: int
+    priority: int
+    item: bytes
+    revisit: bool
+
+
+@stored("delayed task")
+def decode_delayed(data: bytes) -> RawDelayed:
+    line, priority = _DELAYED.unpack_from(data)
+    number = int.from_bytes(line, "little")
+    return RawDelayed(number & ~_REVISIT, priority, data[_DELAYED.size :], bool(number & _REVISIT))
 
 
 class RawLease(msgspec.Struct, frozen=True):

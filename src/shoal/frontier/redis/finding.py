@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from shoal.frontier.redis.codec import RawLease, decode_lease
+from shoal.frontier.redis.codec import RawLease, decode_delayed, decode_lease
 from shoal.frontier.redis.dead_letters import dead
 from shoal.frontier.redis.hosts import read_lists
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
@@ -97,14 +97,12 @@ class _Place:
         return None
 
     async def _delayed_task(self, entry: bytes) -> Task | None:
-        line, priority = (
-            int.from_bytes(entry[:6], "little"),
-            int.from_bytes(entry[6:10], "little", signed=True),
-        )
-        if line // LANES_PER_JOB != self._number:
+        later = decode_delayed(entry)
+        if later.line // LANES_PER_JOB != self._number:
             return None
-        lane = await self._shards.lane(self._shard, line % LANES_PER_JOB)
-        task = await self._shards.task(self._number, entry[10:], self._job, self._task.host, lane, priority)
+        lane = await self._shards.lane(self._shard, later.line % LANES_PER_JOB)
+        host = self._task.host
+        task = await self._shards.task(self._number, later.item, self._job, host, lane, later.priority)
         return task if concerns(task, self._task) else None
 
     async def dead(self) -> Whereabouts | None:

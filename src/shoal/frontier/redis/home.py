@@ -12,7 +12,7 @@ from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.news import News
 from shoal.frontier.protocol import Journal
-from shoal.frontier.redis import adding, dead_letters, finding, leases, outbox
+from shoal.frontier.redis import adding, dead_letters, finding, hastening, leases, outbox
 from shoal.frontier.redis import hosts as stored_hosts
 from shoal.frontier.redis import jobs as stored
 from shoal.frontier.redis.address import Address
@@ -20,6 +20,7 @@ from shoal.frontier.redis.checks import room_of
 from shoal.frontier.redis.claiming import Claimer
 from shoal.frontier.redis.codec import as_text
 from shoal.frontier.redis.durability import Replicas
+from shoal.frontier.redis.following import following
 from shoal.frontier.redis.inventory import take_stock
 from shoal.frontier.redis.keys import HOME, wake_channel
 from shoal.frontier.redis.link import OPEN_PATIENCE, Link
@@ -193,6 +194,7 @@ class RedisFrontier:
         return await self._claimer.claim(claim)
 
     reserve = _verb(stored_hosts.reserve)
+    hasten = _verb(hastening.hasten)
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None
@@ -276,6 +278,7 @@ class RedisFrontier:
 
     now = _verb(Shards.now)
     find = _verb(finding.find)
+    following = _verb(following)
 
     # -- room
 

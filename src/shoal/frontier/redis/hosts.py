@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from shoal.admit.identity import registrable_domain
 from shoal.errors import UsageError
-from shoal.frontier.redis.codec import as_text
+from shoal.frontier.redis.codec import as_text, decode_delayed
 from shoal.frontier.redis.jobs import MOST, VALVE
 from shoal.frontier.redis.keys import HOME
 from shoal.frontier.redis.shards import LANES_PER_JOB, Shards
@@ -171,12 +171,15 @@ async def host_queues(shards: Shards, host: str) -> Sequence[HostQueue]:
     pending: Counter[int] = Counter()
     for line, _, length in read_lists(record):
         pending[line] += length
-    waiting = Counter(int.from_bytes(entry[:6], "little") for entry in delayed)
+    later = list(map(decode_delayed, delayed))
+    delayed_by = Counter(one.line for one in later)
+    waiting = Counter(one.line for one in later if one.revisit)
     jobs = await job_names(shards)
     found = [
-        (line // LANES_PER_JOB, HostQueue(jobs[line // LANES_PER_JOB], lane, pending[line], waiting[line]))
-        for line in {*pending, *waiting}
-        if line // LANES_PER_JOB in jobs and (lane := await shards.lane(shard, line % LANES_PER_JOB))
+        (number, HostQueue(jobs[number], lane, pending[line], delayed_by[line], waiting[line]))
+        for line in {*pending, *delayed_by}
+        if (number := line // LANES_PER_JOB) in jobs
+        and (lane := await shards.lane(shard, line % LANES_PER_JOB))
     ]
     return [queue for _, queue in sorted(found, key=lambda pair: (pair[0], pair[1].lane))]
 

@@ -61,13 +61,16 @@ async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, *, 
         _blocks(spec, shards.count),
         as_text(_LIMIT.pack(spec.domain.interval, min(spec.domain.cap, MOST))),
     ]
-    opened = [False if source is None else source, again]
+    opened: list[object] = [False if source is None else source, again]
+    opened.append(spec.dedupe_expires)
     number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0, *opened], full_patience=FULL))
     shards.remember(spec.name, number)
     if shards.several:
         created = await _created(shards, number)
         others = {
-            shard: [spec.name, number, *words, created, False, False] for shard in shards.all if shard != HOME
+            shard: [spec.name, number, *words, created, False, False, spec.dedupe_expires]
+            for shard in shards.all
+            if shard != HOME
         }
         await shards.run_many("open_job", others, full_patience=FULL)
         await take_back_budget(shards, number)  # it may have become smaller
@@ -352,10 +355,23 @@ async def _clear_shard(shards: Shards, shard: int, number: int) -> None:
     cursor = "0"
     while (cursor := as_str(await shards.run("clear_leases", shard, [number, cursor]))) != "0":
         pass
+    await _clear_later(shards, shard, number)
     while await shards.run("clear_hosts", shard, [number]):
         pass
     while await shards.run("clear_sets", shard, [number]):
         pass
+
+
+async def _clear_later(shards: Shards, shard: int, number: int) -> None:
+    cursor: object = "0"
+    while cursor != b"0":
+        [_, [cursor, flat]] = await shards.look(
+            shard, ("HSCAN", f"jobhosts:{number}", cursor, "COUNT", _PAGE * 5)
+        )
+        names, at = list(map(as_str, flat[::2])), 0
+        while names:
+            done, at = map(int, await shards.run("clear_later", shard, [number, names, at]))
+            del names[:done]
 
 
 async def journal_length(shards: Shards, job: str, key: str) -> int | None:

@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from shoal.model import page_host
 
-LAYOUT = 5  # grows when keys change in a way that older versions cannot read; how they are moved is in upgrading.py
+LAYOUT = 6  # grows when keys change in a way that older versions cannot read; how they are moved is in upgrading.py
 
 NAMES = {
     "META": "facts",  # hash: layout, time, counters for ids and tokens, number of this shard and of all
@@ -42,7 +42,7 @@ NAMES = {
     "PLACES": "places:",  # + line, hash: host → its place when it was last served
     "QUEUE": "q:",  # + line:priority:host, list of pending tasks
     "DELAYED": "delayed",  # sorted set: hosts by when their first delayed task is due
-    "LATER": "later:",  # + host, sorted set: delayed tasks by when they are due
+    "LATER": "later:",  # + host, sorted set: delayed tasks, with line and priority, by when they are due
     "LEASES": "leases",  # hash: token → lease
     "HELD": "held:",  # + worker, sorted set: tokens of its leases by their deadlines
     "EXTENDED": "extended",  # up to layout 4

@@ -54,8 +54,9 @@ async def _give_leases_deadlines(upgrader: Upgrader, shard: int) -> None:
 
 
 # By the layout that they start from, in this order. 3 had no counters for merged pages; missing ones count as 0. Since
-# 5 the facts about a shard have another name, which `take` has already given them.
-STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: (_give_cursors_to_sources, _give_leases_deadlines)}
+# 5 the facts about a shard have another name, which `take` has already given them. 5 had no pages that wait
+# for their next visit, and takes a task with a record for damaged.
+STEPS: Mapping[int, Sequence[Step]] = {3: (), 4: (_give_cursors_to_sources, _give_leases_deadlines), 5: ()}
 OLDEST = min(STEPS)
 
 

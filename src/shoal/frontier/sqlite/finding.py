@@ -115,7 +115,8 @@ def _task(session: Session, row: tuple[Any, ...]) -> Task:
 
 def host_queues(session: Session, host: str) -> Sequence[HostQueue]:
     rows = session.all(
-        "SELECT j.name, q.lane, q.pending, (SELECT count(*) FROM delayed d WHERE d.queue = q.id)"
+        "SELECT j.name, q.lane, q.pending, (SELECT count(*) FROM delayed d WHERE d.queue = q.id),"
+        " (SELECT count(*) FROM delayed d WHERE d.queue = q.id AND d.revisit = 1)"
         " FROM queue q JOIN host h ON h.id = q.host JOIN job j ON j.id = q.job WHERE h.name = ? ORDER BY j.id, q.lane",
         (host,),
     )

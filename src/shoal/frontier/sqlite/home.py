@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -15,10 +15,11 @@ from shoal.errors import StoreError
 from shoal.frontier.clock import Timebase
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Journal
-from shoal.frontier.sqlite import adding, claiming, finding, settling
+from shoal.frontier.sqlite import adding, claiming, finding, hastening, settling
 from shoal.frontier.sqlite import jobs as stored
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translated
+from shoal.frontier.sqlite.following import following
 from shoal.frontier.sqlite.inventory import compact, take_stock
 from shoal.frontier.sqlite.presence import Presence, workers_folder
 from shoal.frontier.sqlite.schema import connect, shared_timebase
@@ -166,6 +167,20 @@ class SqliteFrontier:
         at = session.now()
         return claiming.claim(session, claim), lambda: session.now() - at
 
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        hastened, after = 0, (0.0, 0)
+        while True:
+            found, last = await self._writer.do(
+                lambda session: hastening.hasten_some(session, job, host, wanted, after)  # noqa: B023
+            )
+            hastened += found
+            if last is None:
+                break
+            after = last
+        if hastened:
+            self.wake()
+        return hastened
+
     async def reserve(self, job: str, host: str, most: float) -> Turn:
         def act(session: Session) -> tuple[Turn, Callable[[], float]]:
             at = session.now()
@@ -248,6 +263,7 @@ class SqliteFrontier:
         return await self._writer.do(lambda s: s.now())
 
     find = _verb(finding.find)
+    following = _verb(following)
 
     # -- room
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from shoal.admit.sending import typed_url
 from shoal.errors import SpiderError, UrlError
-from shoal.model import DEFAULT_LANE, Request
+from shoal.model import DEFAULT_LANE, HANDLER_CODE, Request
 from shoal.spider.declared.extracting import Item, each_scopes, fields_of, read_item
 from shoal.spider.declared.file_model import (
     FieldLike,
@@ -65,13 +65,18 @@ def _has(item: Mapping[Any, object], name: str) -> bool:
 def site_spider(file: SpiderFile, site: Site) -> Spider:
     """The spider of one site."""
     name = site.table.name or (f"{file.name}.{site.name}" if site.name else file.name)
-    spider = Spider(name, _starts(file, site, ""), **cast(Any, site.settings))
+    given = {**site.settings, **_times(site.table.every, site.table.cron)}
+    spider = Spider(name, _starts(file, site, ""), **cast(Any, given))
     _add_handlers(spider, file, site, "", None)
     router = Router(site.table, "")
     spider.route = lambda url, source: router.handler_for(url)
-    spider.recurs = (site.table.every, site.table.cron)
     _add_hooks(spider, site, None)
     return spider
+
+
+def _times(every: str | None, cron: str | None) -> dict[str, str]:
+    """When it runs again, as settings."""
+    return {name: text for name, text in (("every", every), ("cron", cron)) if text is not None}
 
 
 def file_spider(file: SpiderFile) -> Spider:
@@ -83,7 +88,7 @@ def file_spider(file: SpiderFile) -> Spider:
     starts: list[Any] = []
     files: dict[FilePath, str] = {}
     routers: dict[str, Router] = {}
-    settings = shared_settings(file)
+    settings = shared_settings(file) | _times(file.document.get("every"), file.document.get("cron"))
     spider = Spider(file.name, (), **cast(Any, settings))
     for site in file.sites.values():
         prefix = f"{site.name}."
@@ -102,7 +107,6 @@ def file_spider(file: SpiderFile) -> Spider:
         return routers[name].handler_for(url) if name is not None else ""
 
     spider.route = route
-    spider.recurs = (file.document.get("every"), file.document.get("cron"))
     return spider
 
 
@@ -177,6 +181,7 @@ def _add_handlers(
         function = _imported(table.function) if table.function else _function(table, site.name, links)
         if not table.function:
             function.__name__ = function.__qualname__ = f"{prefix}{name}"  # as logs name it
+            setattr(function, HANDLER_CODE, repr(table))
         made = spider.add_handler(
             function,
             name=f"{prefix}{name}",
@@ -188,6 +193,7 @@ def _add_handlers(
             country=table.country or "",
             wait_for=table.wait_for or "",
             files=keys_of(table.files),
+            revisit=table.revisit or "",
         )
         if table.fields:
             spider.handlers[made.name] = replace(made, schemas=(_schema(made, table),))

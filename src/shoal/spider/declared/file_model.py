@@ -145,6 +145,7 @@ class HandlerTable(Struct, frozen=True, forbid_unknown_fields=True, omit_default
     pool: Text | None = None
     country: Text | None = None
     wait_for: Text | None = None
+    revisit: Text | None = None
     function: Text | None = None
 
 

@@ -37,6 +37,7 @@ HANDLER: Mapping[str, str] = {
     "pool": "the proxy pool of its pages",
     "country": "where their proxies are",
     "wait_for": "in a browser, when a page is complete: `load`, `quiet` or a CSS selector",
+    "revisit": "when its pages are visited again: `1h`, `auto`, `never`",
     "function": "a handler in Python instead of all this: `module:function`",
 }
 FIELD: Mapping[str, str] = {

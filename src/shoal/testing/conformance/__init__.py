@@ -16,9 +16,12 @@ from __future__ import annotations
 
 from shoal.testing.conformance.adding import AddingAndClaiming, Sources
 from shoal.testing.conformance.counting import Counting
+from shoal.testing.conformance.delivering import Delivering
 from shoal.testing.conformance.domains import Domains
+from shoal.testing.conformance.expiring import Expiring
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
+from shoal.testing.conformance.following import FollowedPages
 from shoal.testing.conformance.jobs import JobsAndLetters
 from shoal.testing.conformance.leases import Leases
 from shoal.testing.conformance.rejecting import Rejecting
@@ -35,8 +38,11 @@ class FrontierConformance(
     Domains,
     Settling,
     Revisiting,
+    Expiring,
+    FollowedPages,
     Counting,
     Rejecting,
+    Delivering,
     Leases,
     JobsAndLetters,
     Sources,

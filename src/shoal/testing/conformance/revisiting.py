@@ -8,7 +8,7 @@ from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter
 from shoal.model import Dead, Done, Moved, Retry, Revisit
 from shoal.model.page_record import KeptRow, PageRecord
-from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, start_job
+from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, spec, start_job
 from shoal.testing.manual_clock import ManualClock
 
 _RECORD = PageRecord(
@@ -32,7 +32,7 @@ class Revisiting:
         await settle(frontier, lease, Retry(1.0, FAILED))
         clock.advance(2)
         [lease] = (await claim(frontier)).leases
-        await settle(frontier, lease, Revisit(60.0, _RECORD), make_task("http://a.test/next"))
+        await settle(frontier, lease, Revisit(40.0, _RECORD), make_task("http://a.test/next"))
         job = await counted(frontier)
         counters = job.counters
         assert (counters.waiting, counters.delayed, counters.done, counters.pending) == (1, 1, 0, 1)
@@ -40,8 +40,8 @@ class Revisiting:
         await settle(frontier, other)
         early = await claim(frontier)
         assert early.leases == []
-        assert abs(early.next_due - 60) < 0.01
-        clock.advance(60.01)
+        assert abs(early.next_due - 40) < 0.01
+        clock.advance(40.01)
         [again] = (await claim(frontier)).leases
         assert (again.task.attempt, again.task.history) == (1, ())
         assert (again.task.id, again.task.record) == (lease.task.id, _RECORD)
@@ -88,6 +88,28 @@ class Revisiting:
         [lease] = (await claim(frontier)).leases
         assert lease.task.record == _RECORD
 
+    async def test_a_page_that_is_said_to_have_changed_is_hastened(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        names = ("news", "checked", "unnamed", "retried")
+        tasks = {name: make_task(f"http://a.test/{name}") for name in names}
+        await start_job(frontier, list(tasks.values()))
+        leases = {lease.task.url.rpartition("/")[2]: lease for lease in (await claim(frontier)).leases}
+        now = await frontier.now()
+        for name in names[:3]:
+            await settle(frontier, leases[name], Revisit(1000.0, replace(_RECORD, checked_at=now)))
+        await settle(frontier, leases["retried"], Retry(1000.0, FAILED))
+        said = {"news": now + 5, "checked": now - 5, "retried": now + 5}
+        wanted = {task.fingerprint or 0: said[name] for name, task in tasks.items() if name in said}
+        clock.advance(10)
+        assert await frontier.hasten("job", "b.test", wanted) == 0
+        assert await frontier.hasten("job", "a.test", wanted) == 1
+        assert await frontier.hasten("job", "a.test", wanted) == 0, "it is due already"
+        [lease] = (await claim(frontier)).leases
+        assert (lease.task.url, lease.task.attempt) == ("http://a.test/news", 1)
+        counters = (await counted(frontier)).counters
+        assert (counters.waiting, counters.delayed, counters.leased) == (2, 3, 1)
+
     async def test_a_page_that_leads_elsewhere_each_time_is_not_merged(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:
@@ -114,8 +136,15 @@ class Revisiting:
         await start_job(frontier, [make_task("http://a.test/")])
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Revisit(10.0, _RECORD))
+        await frontier.open_job(spec("other"))
+        await frontier.add("other", [make_task("http://a.test/")])
+        [kept] = (await claim(frontier, jobs=["other"])).leases
+        await settle(frontier, kept, Revisit(10.0, _RECORD))
         await frontier.drop_job("job")
+        [queue] = await frontier.host_queues("a.test")
+        assert (queue.job, queue.delayed) == ("other", 1)
         await start_job(frontier, [])
         clock.advance(11)
+        assert len((await claim(frontier, jobs=["other"])).leases) == 1
         assert (await claim(frontier)).leases == []
         assert (await counted(frontier)).counters.waiting == 0

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Self
+from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 
 import shoal
 from shoal.testing.shops.shop_plans import PLANS, Plan
@@ -20,6 +23,7 @@ from shoal.testing.shops.storefront import Storefront, storefronts
 from shoal.testing.web.loopback import bind
 
 LOG_PATH = "/_log"
+_BREAK_PATH = "/_break"
 _TIMEOUT = 10.0
 
 
@@ -31,6 +35,14 @@ class ShopsSpec(Struct, frozen=True):
         """Spread over the list, so that a few of them are of every sort."""
         wanted = min(self.shops, len(PLANS))
         return [PLANS[number * len(PLANS) // wanted] for number in range(wanted)]
+
+
+def broken(body: bytes, how: str) -> bytes:
+    """A page after a redesign: "renamed": what was called price has another name; "cents": prices lose their decimal
+    point; "": nothing was changed."""
+    if how == "renamed":
+        return body.replace(b"price", b"cost").replace(b"Price", b"Cost")
+    return re.sub(rb"(\d)[.,](\d\d)(?!\d)", rb"\1\2", body) if how == "cents" else body
 
 
 class Visit(Struct, frozen=True):
@@ -46,6 +58,7 @@ class Shops:
         self.spec = spec or ShopsSpec()
         self.fronts: list[Storefront] = []
         self.visits: list[Visit] = []
+        self.breaks: dict[str, str] = {}  # by the shop's name: see `broken`
         self._by_address: dict[str, Storefront] = {}
 
     async def __aenter__(self) -> Self:
@@ -70,7 +83,12 @@ class Shops:
             return web.Response(body=msgspec.json.encode(self.visits), content_type="application/json")
         assert request.transport is not None
         front = self._by_address["{}:{}".format(*request.transport.get_extra_info("sockname"))]
+        if request.path == _BREAK_PATH:
+            self.breaks[request.query["shop"]] = request.query["how"]
+            return web.Response()
         answer = front.answer(request.raw_path)
+        if front.is_product(request.raw_path) and (how := self.breaks.get(front.plan.name)):
+            answer = replace(answer, body=broken(answer.body, how))
         self.visits.append(Visit(front.plan.name, request.raw_path, answer.status))
         headers = {"Content-Type": answer.content_type}
         return web.Response(body=answer.body, status=answer.status, headers=headers)
@@ -86,6 +104,11 @@ class ShopsProcess:
     def visits(self) -> list[Visit]:
         with urlopen(self.fronts[0].base + LOG_PATH, timeout=_TIMEOUT) as answer:
             return msgspec.json.decode(answer.read(), type=list[Visit])
+
+    def break_shop(self, shop: str, how: str) -> None:
+        """Changes the markup of a shop's product pages, or mends it again: see `broken`."""
+        query = urlencode({"shop": shop, "how": how})
+        urlopen(f"{self.fronts[0].base}{_BREAK_PATH}?{query}", timeout=_TIMEOUT).close()
 
     def __enter__(self) -> Self:
         # A session of its own: Ctrl-C is meant for the crawler, which may still have pages to finish.

@@ -75,6 +75,9 @@ class Storefront:
     def url(self, product: Product) -> str:
         return self.base + self._path(product)
 
+    def is_product(self, path: str) -> bool:
+        return path in self._by_path
+
     def answer(self, path: str) -> Answer:
         """`path` has the query."""
         if path == "/robots.txt":

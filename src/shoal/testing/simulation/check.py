@@ -10,6 +10,7 @@
     gap          claims on a host are an interval apart, and none comes while it is blocked
     domain       the same cap, places and gap for all hosts of a domain together, once there are two
     one probe    a host whose breaker is open gets one request at a time, and none before its time
+    visits       a page is not visited again before its time, and with what was remembered of its last visit
     links        what a settled page links to is admitted
     rows         the journal holds the rows of accepted settlements, each once and in order
     permission   a lease is good for one request
@@ -38,16 +39,18 @@ from shoal.admit.identity import host_key, registrable_domain
 from shoal.frontier.memory.state import copied
 from shoal.frontier.values import Added, Claim, Claimed, Counters, HostRecord, Settled
 from shoal.hosts.host_state import state_of
-from shoal.model import Dead, Done, Lease, Moved, Retry, Settlement, Task
+from shoal.model import Dead, Done, Lease, Moved, Retry, Revisit, Settlement, Task
+from shoal.model.page_record import PageRecord
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies, domain_limit
+from shoal.policy.concurrency import most_at_once
 from shoal.settings import Settings
 from shoal.testing.simulation.generated_web import Host, Web, forbids
 
 _CLOSE = 1e-4  # seconds; epoch times have no finer grain in the sums of them
 
 
-_STORED = ("_known", "_held", "_domain_hosts", "_counts", "rows")
+_STORED = ("_known", "_held", "_domain_hosts", "_counts", "_visits", "rows")
 
 
 class Violation(Struct, frozen=True):
@@ -64,6 +67,14 @@ class Held(Struct, frozen=True):
     lease: Lease
     worker: str
     deadline: float
+
+
+class NextVisit(Struct, frozen=True):
+    """Of a page that is visited again."""
+
+    due: float
+    record: PageRecord
+    page: int | None = None  # its fingerprint
 
 
 class Claims(Struct):
@@ -96,6 +107,7 @@ class Checker:
         self._permits: Counter[tuple[str, str]] = Counter()
         self._robots_answered: set[str] = set()
         self._counts: Counter[str] = Counter()
+        self._visits: dict[int, NextVisit] = {}  # by the task's id
         self.rows: list[bytes] = []
         self._pages_hit: set[str] = set()
         self.hits: Counter[str] = Counter()  # "page", "robots"
@@ -147,8 +159,21 @@ class Checker:
             most = task.max_attempts or self._settings.max_attempts
             self.expect(1 <= task.attempt <= most, "counters", f"attempt {task.attempt} of {task.url}")
             self._tokens.add(lease.token)
+            self._visited(task, now)
             self._held[lease.token] = Held(lease, claim.worker, now + claim.lease_seconds)
             self._permits[claim.worker, task.host] += 1
+
+    def _visited(self, task: Task, now: float) -> None:
+        if (visit := self._visits.get(task.id)) is not None:
+            early = visit.due - now
+            self.expect(early <= _CLOSE, "visits", f"{task.url} is visited {early:.3f} s before its time")
+            self.expect(task.record == visit.record, "visits", f"{task.url} has not the record of its visit")
+
+    def hastened(self, pages: Collection[int], now: float) -> None:
+        """Somebody says that these pages have changed, so they may be visited at once."""
+        for id, visit in self._visits.items():
+            if visit.page in pages:
+                self._visits[id] = replace(visit, due=min(visit.due, now))
 
     def valve_held(self, record: HostRecord, leases: Sequence[Lease], now: float) -> None:
         """Told after a claim that took leases on a host. A claim moves in_flight and next_at alone, so the other
@@ -227,7 +252,9 @@ class Checker:
 
     # -- settling
 
-    def settled(self, batch: Sequence[Settlement], settled: Settled, rows: Sequence[bytes]) -> None:
+    def settled(
+        self, batch: Sequence[Settlement], settled: Settled, rows: Sequence[bytes], now: float
+    ) -> None:
         new = 0
         for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
             if place in settled.outdated:
@@ -239,21 +266,24 @@ class Checker:
             self.expect(accepted == alive, "stale", f"{url} was {said}, and its lease is {lease}")
             self.stale += not alive
             if alive:
-                new += self._conclude(settlement)
+                new += self._conclude(settlement, now)
         self.expect(
             settled.found.new == new, "links", f"{settled.found.new} found tasks were admitted, not {new}"
         )
         for settlement, accepted in zip(batch, settled.accepted, strict=True):
-            if accepted and isinstance(settlement.verdict, Done):
+            if accepted and isinstance(settlement.verdict, Done | Revisit):
                 self._links_admitted(settlement.lease.task)
         self.rows_written(rows)
 
-    def _conclude(self, settlement: Settlement) -> int:
+    def _conclude(self, settlement: Settlement, now: float) -> int:
         """Counts what becomes of the task; answers how many it found."""
         task = settlement.lease.task
         match settlement.verdict:
             case Done():
                 self._counts["done"] += 1
+                self.rows += [row.data for row in settlement.rows]
+            case Revisit(after, record):
+                self._visits[task.id] = NextVisit(now + after, record, task.fingerprint)
                 self.rows += [row.data for row in settlement.rows]
             case Moved(to) as moved:
                 self._counts["merged"] += to.url in self._known and not moved.returns_to(task)
@@ -321,7 +351,7 @@ class Checker:
             self.expect(not forbids(host, path), "robots", f"{host.name}{path} is forbidden by robots.txt")
 
     def at_the_server(self, host: Host, count: int) -> None:
-        most = self._settings.per_host
+        most = most_at_once(self._settings)
         self.expect(count <= most, "server", f"{host.name} has {count} requests under way, its cap is {most}")
 
     def robots_answered(self, host: Host) -> None:

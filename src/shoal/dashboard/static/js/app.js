@@ -12,6 +12,7 @@ import * as words from "./words.js";
 import * as dead from "./pages/dead.js";
 import * as errors from "./pages/errors.js";
 import * as events from "./pages/events.js";
+import * as freshness from "./pages/freshness.js";
 import * as host from "./pages/host.js";
 import * as hosts from "./pages/hosts.js";
 import * as job from "./pages/job.js";
@@ -33,6 +34,7 @@ const PAGES = {
     oneTitle: (id) => `Dead letter ${id}`,
   },
   errors: { title: "Errors", key: "e", show: errors.show },
+  freshness: { title: "Freshness", key: "f", show: freshness.show },
   workers: { title: "Workers", key: "w", show: workers.show },
   proxies: { title: "Proxies", key: "p", show: proxies.show },
   tasks: { title: "Tasks", key: "t", show: tasks.show },
@@ -153,7 +155,7 @@ async function logOut() {
 // -- the pulse
 
 function showPulse(now) {
-  const waiting = now.pending + now.delayed;
+  const waiting = now.pending + now.delayed - now.waiting;
   const parts = [
     `${words.rate(now.rate)} pages/s`,
     `${words.count(now.in_flight)} in flight`,

@@ -6,8 +6,8 @@ import * as words from "./words.js";
 // Every state has a sign of its own, so that nothing is told by colour alone.
 const LOOKS = {
   good: ["running", "healthy", "ok", "done"],
-  warn: ["paused", "no robots", "resting", "delayed", "warning", "probing", "pending", "retry"],
-  bad: ["cooling down", "blocked", "given up", "cancelled", "dead", "error", "critical", "quarantined", "banned"],
+  warn: ["missed", "held back", "paused", "no robots", "resting", "delayed", "warning", "probing", "pending", "retry"],
+  bad: ["cooling down", "blocked", "given up", "cancelled", "dead", "error", "critical", "quarantined", "banned", "gone"],
 };
 const SIGNS = { good: "●", warn: "▲", bad: "■", plain: "○" };
 
@@ -49,15 +49,20 @@ export function button(text, label, onClick, look = "") {
 /** A number with its name, for the top of a page. */
 export class Figure {
   constructor(name, href) {
+    this.name = el("span", { class: "figure-name" }, name);
     this.value = el("span", { class: "figure-value" }, "-");
     this.note = el("span", { class: "figure-note" });
     this.node = el(
       href ? "a" : "div",
       { class: "figure", href },
-      el("span", { class: "figure-name" }, name),
+      this.name,
       this.value,
       this.note,
     );
+  }
+
+  rename(name) {
+    say(this.name, name);
   }
 
   set(value, note = "") {

@@ -1,6 +1,7 @@
 // Numbers as people read them: the same words as shoal.observe.words gives on the command line.
 
 const plain = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2 });
+const VISITS = /^visits(: |$)/; // counters of a standing job: they are told with its freshness
 const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
 export function count(number) {
@@ -20,7 +21,8 @@ export function counted(job) {
   const total = Object.values(job.costs ?? {}).reduce((sum, cost) => sum + cost, 0);
   const short = (cost) => String(Number(cost.toPrecision(3)));
   const cost = total ? `cost ${short(total)}${job.done ? `, ${short(total / job.done)} a page` : ""}` : "";
-  return [byCount(job.counts), cost].filter(Boolean).join(" · ");
+  const own = Object.entries(job.counts).filter(([name]) => !VISITS.test(name));
+  return [byCount(Object.fromEntries(own)), cost].filter(Boolean).join(" · ");
 }
 
 export function plural(number, noun, nouns) {

@@ -50,11 +50,11 @@ function errorsOf(name, kinds) {
   return [el("p", null, words.kinds([...kinds].reverse())), el("p", null, link)];
 }
 
-function inQueue({ job, lane, pending, delayed }) {
-  return [
-    `${job} · ${lane}`,
-    `${words.count(pending)} pending${delayed ? `, ${words.count(delayed)} delayed` : ""}`,
-  ];
+function inQueue({ job, lane, pending, delayed, waiting }) {
+  const parts = [`${words.count(pending)} pending`];
+  if (delayed > waiting) parts.push(`${words.count(delayed - waiting)} delayed`);
+  if (waiting) parts.push(`${words.count(waiting)} wait for their next visit`);
+  return [`${job} · ${lane}`, parts.join(", ")];
 }
 
 function left(host) {
@@ -76,6 +76,7 @@ function numbersOf(host) {
         : [words.latency(host.latency), " ", sparkline(trailOf(host.host, host.latency), () => "latency lately")],
     ],
     ["timeout", words.latency(host.timeout)],
+    ["follows", host.visits ? follows(host.visits) : null],
     ["robots.txt", robots(host)],
     ...(host.origins.length > 1 ? [["origins", origins(host)]] : []),
     ...Object.entries(host.settings).map(([key, value]) => [
@@ -84,6 +85,12 @@ function numbersOf(host) {
     ]),
     ["set by hand", byHand(host.set_by_hand)],
   ]);
+}
+
+function follows({ pages, on_time, changed }) {
+  const said = `about ${words.plural(pages, "page")}`;
+  if (on_time === null) return `${said}, each visited once so far`;
+  return `${said}; ${words.percent(on_time)} of the visits of the last days were on time, ${words.percent(changed)} found a change`;
 }
 
 function robots({ robots: record, now }) {

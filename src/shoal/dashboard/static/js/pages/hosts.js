@@ -30,6 +30,7 @@ export function show(view) {
   const refresh = view.every(REFRESH, () => read(view, wish), ({ now, hosts, after }) => {
     chooseJob(jobs, live.overview?.jobs ?? []);
     const rows = hosts.map((host) => ({ ...host, left: host.until === null ? null : host.until - now }));
+    table.node.classList.toggle("none-standing", !hosts.some((host) => host.visits));
     table.update(ordered(rows, wish).slice(0, SHOWN));
     const shown = hosts.length > SHOWN ? `the first ${SHOWN} of ${words.plural(hosts.length, "host")}` : words.plural(hosts.length, "host");
     pager.set(wish.after, after, after ? `${shown} on this page` : shown);
@@ -52,6 +53,7 @@ const KEYS = {
   pending: (host) => host.pending,
   rate: (host) => host.rate ?? Infinity,
   latency: (host) => host.latency ?? -1,
+  on_time: (host) => host.visits?.on_time ?? Infinity,
   in_flight: (host) => host.in_flight,
   errors: (host) => host.errors.length,
   condition: (host) => CONDITIONS.indexOf(host.condition),
@@ -134,6 +136,14 @@ function hostTable(wish, change) {
         number: true,
         of: (host) => (host.pending ? words.count(host.pending) : "-"),
       },
+      {
+        name: "fresh",
+        title: "on time",
+        sort: "on_time",
+        number: true,
+        of: (host) => (host.visits ? [host.visits.pages, host.visits.on_time] : null),
+        draw: (visits) => (visits ? fresh(...visits) : "-"),
+      },
       { name: "rate", title: "req/s", sort: "rate", number: true, of: (host) => words.speed(host.rate) },
       {
         name: "flight",
@@ -170,6 +180,12 @@ function hostTable(wish, change) {
         ? vacant("no host matches", "loosen the filter above")
         : vacant("no hosts yet", "start a crawl with ", code("shoal crawl URL")),
   });
+}
+
+/** How many of its visits were on time, and how many pages are visited again and again. */
+function fresh(pages, share) {
+  const number = el("span", { class: "quiet" }, ` of ${words.plural(pages, "page")}`);
+  return el("span", null, words.percent(share), number);
 }
 
 function link(name) {

@@ -55,9 +55,12 @@ class Figures {
   update(job) {
     const set = (name, value, note) => this.all[name].set(value, note);
     set("pages/s", job.rate ? words.rate(job.rate) : "-", job.eta === null ? "lately" : `ETA ${words.duration(job.eta)}`);
-    set("done", words.count(job.done), `of ${words.count(job.admitted)}${job.fed_all ? "" : "+"}`);
+    const known = `of ${words.count(job.admitted)}${job.fed_all ? "" : "+"}`;
+    this.all.done.rename(job.freshness ? "followed" : "done");
+    set("done", words.count(job.freshness?.followed ?? job.done), job.freshness ? `${words.percent(job.freshness.ratio)} fresh` : known);
     set("rows", words.count(job.items), job.rejected ? `${words.count(job.rejected)} rejected` : "none rejected");
-    set("waiting", words.count(job.pending), job.delayed ? `and ${words.count(job.delayed)} delayed` : "none delayed");
+    const retries = job.delayed - job.waiting;
+    set("waiting", words.count(job.pending), retries ? `and ${words.count(retries)} delayed` : "none delayed");
     set("in flight", words.count(job.leased), words.plural(job.workers, "worker"));
     set("dead", words.count(job.dead), job.retried ? `${words.count(job.retried)} retried` : "none retried");
   }

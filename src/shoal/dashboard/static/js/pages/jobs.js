@@ -28,7 +28,7 @@ export class Jobs {
           name: "pages",
           title: "pages",
           wide: true,
-          of: (job) => [job.done, job.admitted, job.fed_all, job.progress],
+          of: (job) => [job.freshness?.followed ?? job.done, job.admitted, job.fed_all, job.progress, Boolean(job.freshness)],
           draw: progress,
         },
         {
@@ -37,7 +37,14 @@ export class Jobs {
           number: true,
           of: (job) => (job.rate ? words.rate(job.rate) : "-"),
         },
-        { name: "eta", title: "ETA", number: true, of: (job) => words.duration(job.eta) },
+        {
+          name: "fresh",
+          title: "fresh",
+          number: true,
+          of: (job) => [job.freshness?.ratio ?? null, job.job],
+          draw: freshLink,
+        },
+        { name: "eta", title: "ETA", number: true, of: (job) => [job.eta, nextVisit(job)], draw: ends },
         {
           name: "failed",
           title: "dead",
@@ -64,8 +71,24 @@ export class Jobs {
   }
 
   update(now) {
-    this.table.update(now.jobs);
+    this.table.update(now.jobs.map((job) => ({ ...job, now: now.now })));
+    this.node.classList.toggle("none-standing", !now.jobs.some((job) => job.freshness));
   }
+}
+
+/** A standing job never ends: its next visit is told instead. */
+function nextVisit({ freshness, now }) {
+  if (!freshness || freshness.next_due === null) return "";
+  return freshness.next_due - now < 1 ? "now" : words.span(freshness.next_due - now);
+}
+
+function ends([eta, next]) {
+  return next ? [next, el("span", { class: "quiet job-note" }, "next visit")] : words.duration(eta);
+}
+
+function freshLink([ratio, job]) {
+  if (ratio === null) return "-";
+  return el("a", { href: `#/freshness?job=${encodeURIComponent(job)}` }, words.percent(ratio));
 }
 
 function jobName([name, spider, since, said, counted]) {
@@ -78,8 +101,8 @@ function jobName([name, spider, since, said, counted]) {
   ];
 }
 
-function progress([done, admitted, fedAll, share]) {
-  const text = `${words.count(done)} of ${words.count(admitted)}${fedAll ? "" : "+"}`;
+function progress([done, admitted, fedAll, share, standing]) {
+  const text = `${words.count(done)} of ${words.count(admitted)}${fedAll ? "" : "+"}${standing ? " followed" : ""}`;
   return el(
     "span",
     { class: "progress" },

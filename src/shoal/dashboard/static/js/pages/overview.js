@@ -49,11 +49,14 @@ class Figures {
     this.rate.set(words.rate(now.rate), "lately");
     this.flight.set(words.count(now.in_flight), words.plural(now.workers, "worker"));
     this.success.set(words.percent(now.success), now.success === null ? "no attempts lately" : "of attempts");
+    const retries = now.delayed - now.waiting;
     this.pending.set(
       words.count(now.pending),
-      now.delayed ? `and ${words.count(now.delayed)} delayed` : "none delayed",
+      retries ? `and ${words.count(retries)} delayed` : "none delayed",
     );
-    this.done.set(words.count(now.done), now.hosts === null ? "" : `on ${words.plural(now.hosts, "host")}`);
+    const standing = now.jobs.some((job) => job.freshness);
+    this.done.rename(standing ? "done and followed" : "done");
+    this.done.set(words.count(now.done + now.waiting), now.hosts === null ? "" : `on ${words.plural(now.hosts, "host")}`);
     const items = now.rejected ? `${words.count(now.rejected)} rejected` : "";
     this.dead.set(words.count(now.dead), items || (now.dead ? "dead letters" : "no dead letters"));
   }
@@ -111,11 +114,18 @@ function jobLines(now) {
   const lines = now.jobs
     .filter((job) => job.trouble)
     .map((job) => [`${job.job} is paused: ${job.trouble}`, ""]);
+  const late = now.jobs.filter((job) => job.freshness?.late);
+  lines.push(...late.map((job) => [`${job.job} is behind: ${overdue(job.freshness, now.now)}`, ""]));
   if (!now.workers && now.jobs.some((job) => job.state === "running")) {
     const start = "start one with: shoal worker FILE.py, or run the command again that began the crawl";
     lines.push([`no worker is running; ${start}`, ""]);
   }
   return lines;
+}
+
+function overdue({ overdue, followed, oldest_due }, now) {
+  const pages = `${words.count(overdue)} of ${words.plural(followed, "page")} overdue`;
+  return `${pages}, the oldest by ${words.span(now - oldest_due)}`;
 }
 
 class Charts {

@@ -26,15 +26,16 @@ local function admit(number, flat)
   for _ = 1, #names do
     local name, many = flat[place], flat[place + 4]
     local used, items = of_host[name], {}
+    local budget = sub(name, 1, 9) == 'items of ' and math.huge or budget
     for t = place + 5, place + 4 + 2 * many, 2 do
       local fingerprint, variant = string.match(flat[t], '(%d*) ?(%d*)')
       local fresh = true
       if fingerprint ~= '' then
         if used < budget then
-          fresh = see(number, job, fingerprint)
-          if fresh and variant ~= '' then see(number, job, variant) end
+          fresh = sliced.see_page(number, job, fingerprint)
+          if fresh and variant ~= '' then sliced.see_variant(number, job, variant) end
         else
-          fresh = not has_seen(number, job, fingerprint)
+          fresh = not sliced.has_seen_page(number, job, fingerprint)
         end
       end
       if not fresh then

@@ -1,7 +1,7 @@
 -- leases: how they are written, how they end, and where their tasks go.
 -- A lease is: line, priority, since, its first deadline, host, worker, and the item as it was before the claim. `held`
 -- knows the deadlines of a worker's leases, as its heartbeats have moved them, and `holders` the first of them.
--- gives   LEASE ITS_LINE PRIORITY HOST read_lease item_of end_leases delay bury reject
+-- gives   LEASE ITS_LINE PRIORITY HOST read_lease item_of end_leases delay read_delayed bury reject
 LEASE = '<I6i4ddHc0Hc0'
 
 ITS_LINE, PRIORITY, HOST = 1, 2, 3
@@ -57,11 +57,22 @@ function end_leases(tokens, timed)
   return held
 end
 
-function delay(name, line, priority, item, due)
-  call('ZADD', LATER .. name, due, pack('<I6i4', line, priority) .. item)
+-- A delayed task is: line, priority, item. The highest bit of the line says that it waits for its next visit.
+local REVISIT = 2 ^ 47
+
+function delay(name, line, priority, item, due, revisit)
+  call('ZADD', LATER .. name, due, pack('<I6i4', revisit and line + REVISIT or line, priority) .. item)
   call('ZADD', DELAYED, 'LT', due, name)
   count(job_of_line(line), 'delayed', 1)
+  if revisit then count(job_of_line(line), 'waiting', 1) end
   due_in(line, due)
+end
+
+-- Returns its line, priority, item, and whether it waits for its next visit.
+function read_delayed(entry)
+  local line, priority, at = unpack_of('<I6i4', entry)
+  local revisit = line >= REVISIT
+  return revisit and line - REVISIT or line, priority, sub(entry, at), revisit
 end
 
 -- A letter is: when, line, priority, kind, host, item, and the snapshot as the worker wrote it.

@@ -73,12 +73,13 @@ function promote()
     left = left - #ready
     if #ready > 0 then call_many('ZREM', key, ready) end
     for _, entry in ipairs(ready) do
-      local line, priority, at = unpack_of('<I6i4', entry)
+      local line, priority, item, revisit = read_delayed(entry)
       local number = job_of_line(line)
       local job = job_of(number)
       if job then  -- else it was dropped meanwhile
         count(number, 'delayed', -1)
-        put_back(name, job, line, priority, sub(entry, at))
+        if revisit then count(number, 'waiting', -1) end
+        put_back(name, job, line, priority, item)
       end
     end
     local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')

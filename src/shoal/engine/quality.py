@@ -1,0 +1,232 @@
+"""Looks at what a page yields before it is written: it may be broken, and what was written before better than that.
+
+    looks as usual                                  ──▶ written
+    a usually filled field is empty, no alarm yet   ──▶ a second look: the page is fetched again in a while
+    … still so, and no alarm came of it             ──▶ written: it is this page alone
+    there is an alarm                               ──▶ held: old rows stay
+
+What is held of a page with a record waits for its next visit; of others, the items are rejected, and can be replayed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType
+from typing import Any
+from zlib import crc32
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from shoal.hosts.cache import HostCache
+from shoal.model import Lease, Row, Task
+from shoal.model.built_in import is_built_in
+from shoal.model.page_record import PageRecord
+from shoal.policy.quality import JUMP, Kind
+from shoal.policy.quality import Quality as QualityState
+from shoal.policy.quality_alarms import Doubt, amount, doubts, number_of_alarms, where
+from shoal.policy.quality_sample import ROWS, PageSample, is_filled, samples_of, size_of, unit_of
+from shoal.settings import Settings
+from shoal.sink.changes import fields_before
+from shoal.spider.default import SummarySpider
+from shoal.spider.link_check import LinkSpider
+from shoal.spider.spider import Handler, Spider
+
+SECOND_LOOK = "second_look"  # the kind of a failure that is none
+_LOOKS = 2  # visits that a page is held for, without an alarm
+_ALIKE = 0.5  # decimal digits that a number may differ by from that of the last visit
+_PAGES = 12  # of the host that come before a second look …
+_SOONEST, _LATEST = 2.0, 60.0  # … in so many seconds
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+class Held(Struct, frozen=True):
+    """Why what a page yields is not written."""
+
+    reason: str
+    sure: bool  # there is an alarm; otherwise the page is looked at again
+    visited: bool = False  # the page was visited before, and its rows of then stay
+
+
+class Quality:
+    """Watches what the handlers of one spider yield. `replaces`: rows go where there may be older ones with the same
+    keys, as in a database; a file has the rows of one job only."""
+
+    def __init__(
+        self, spider: Spider, settings: Settings, hosts: HostCache, *, replaces: bool = False
+    ) -> None:
+        self._spider = spider
+        self._hosts = hosts
+        self._replaces = replaces
+        self._holds = settings.quality == "hold"
+        self._watches = is_watched(spider, settings)
+        self._codes: dict[str, int] = {}  # by handler
+
+    def check(self, task: Task, handler: Handler, rows: Sequence[Row]) -> Held | None:
+        """Learns from what a page yields. Not None: it is not to be written."""
+        if not self._watches or is_built_in(handler.name):
+            return None
+        record = task.record if task.record is not None and task.record.visits else None
+        known = self._hosts.quality(task.host)
+        found = samples_of(self._spider.name, handler.name, rows, known, handler.item)
+        again = is_second_look(task) or (record is not None and record.held > 0)
+        code = self._code(handler)
+        samples = [
+            replace(sample, again=again, revisit=record is not None, code=code)
+            for sample in found
+            if record is None or sample.rows or self._had_rows(record, handler, sample)
+        ]
+        before = [fields for _, fields in fields_before(record.rows)] if record is not None else []
+        samples = [_with_sizes_before(sample, before) for sample in samples]
+        self._hosts.record_rows(task.host, samples)
+        if not self._holds:
+            return None
+        known = self._hosts.quality(task.host)  # the page may be the one that gives the alarm
+        told = [(sample, one) for sample in samples for one in doubts(known, sample)]
+        if record is not None:
+            jumps = [(sample, one) for sample in samples for one in _jumps(known, sample)]
+            return self._of_visit(record, before, [*told, *jumps])
+        return self._of_page(task, rows, [one for _, one in told]) if told else None
+
+    def unchanged(self, task: Task, handler: Handler) -> None:
+        """The page is as it was at its last visit, so its handler does not run. That ends alarms, too."""
+        record, known = task.record, self._hosts.quality(task.host)
+        if not self._watches or record is None or not number_of_alarms(known):
+            return
+        rows = [Row(msgspec.json.encode(fields), table=table) for table, fields in fields_before(record.rows)]
+        if rows:
+            found = samples_of(self._spider.name, handler.name, rows, usual=handler.item)
+            self._hosts.record_rows(task.host, [replace(sample, revisit=True) for sample in found])
+
+    def _of_visit(
+        self,
+        record: PageRecord,
+        before: Sequence[Mapping[str, Any]],
+        told: Sequence[tuple[PageSample, Doubt]],
+    ) -> Held | None:
+        new = [one for sample, one in told if not _was_so(before, one, sample)]
+        if sure := [one for one in new if one.alarm]:
+            return Held(sure[0].sentence, True, True)
+        return Held(new[0].sentence, False, True) if new and record.held < _LOOKS else None
+
+    def _of_page(self, task: Task, rows: Sequence[Row], found: Sequence[Doubt]) -> Held | None:
+        """Rows that replace nothing are written, whatever they are."""
+        if not self._replaces or not any(row.ident for row in rows):
+            return None
+        again = is_second_look(task)
+        if sure := [one for one in found if one.alarm and (one.odd or again)]:
+            return Held(sure[0].sentence, True)
+        return None if again else Held(found[0].sentence, False)
+
+    def _had_rows(self, record: PageRecord, handler: Handler, sample: PageSample) -> bool:
+        """Whether the page had rows of that kind at its last visit; if not, it is no surprise that it has none."""
+        units = {unit_of(self._spider.name, handler.name, row.table) for row in record.rows}
+        usual = unit_of(self._spider.name, handler.name, handler.item)
+        if sample.unit == unit_of(self._spider.name, handler.name):
+            return sample.unit in units or usual in units
+        return sample.unit in units
+
+    def _code(self, handler: Handler) -> int:
+        if handler.name not in self._codes:
+            self._codes[handler.name] = code_mark(handler.function)
+        return self._codes[handler.name]
+
+
+def is_watched(spider: Spider, settings: Settings) -> bool:
+    """Rows of a crawl without code are what pages say, whatever that is: nothing of it can break."""
+    usual = isinstance(spider, LinkSpider) or (isinstance(spider, SummarySpider) and not settings.extract)
+    return settings.quality != "off" and not usual
+
+
+def wait_for_second_look(lease: Lease) -> float:
+    """Seconds, in which enough other pages of the host are looked at."""
+    return min(max(_SOONEST, _PAGES * lease.interval), _LATEST)
+
+
+def is_second_look(task: Task) -> bool:
+    return any(failure.kind == SECOND_LOOK for failure in task.history)
+
+
+def _with_sizes_before(sample: PageSample, before: Sequence[Mapping[str, Any]]) -> PageSample:
+    """The sample with the numbers of the page's last visit beside those of now."""
+    if not before:
+        return sample
+    fields = {
+        name: seen
+        if seen.number is None or name == ROWS
+        else replace(seen, before=_size_before(before, name))
+        for name, seen in sample.fields.items()
+    }
+    return replace(sample, fields=fields)
+
+
+def _jumps(known: QualityState, sample: PageSample) -> Iterator[Doubt]:
+    """Numbers that are others by far than those of the page's last visit."""
+    unit = known.get(sample.unit)
+    for name, seen in sample.fields.items() if unit is not None else ():
+        if seen.number is None or seen.before is None or abs(seen.number - seen.before) < JUMP:
+            continue
+        if unit is not None and name in unit.fields and unit.fields[name].is_number:
+            kind: Kind = "large" if seen.number > seen.before else "small"
+            told = f"{where(sample.unit, name)} is about {amount(seen.number)}; it was {amount(seen.before)}"
+            yield Doubt(name, kind, False, True, told)
+
+
+def _was_so(before: Sequence[Mapping[str, Any]], doubt: Doubt, sample: PageSample) -> bool:
+    """Whether the page was like this at its last visit already."""
+    if doubt.field == ROWS or not before:
+        return False
+    values = [_value(fields, doubt.field) for fields in before]
+    if doubt.kind == "empty":
+        return not any(map(is_filled, values))
+    seen = sample.fields[doubt.field]
+    return seen.before is not None and seen.number is not None and abs(seen.before - seen.number) < _ALIKE
+
+
+def _size_before(before: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    """The mean logarithm of a number at the page's last visit."""
+    sizes = [size for fields in before if (size := size_of(_value(fields, name))) is not None]
+    return sum(sizes) / len(sizes) if sizes else None
+
+
+def _value(fields: Mapping[str, Any], name: str) -> Any:
+    if name in fields:
+        return fields[name]
+    outer, _, inner = name.partition(".")
+    around = fields.get(outer)
+    return around.get(inner) if isinstance(around, dict) else None
+
+
+# -- the handler's code
+
+
+def code_mark(function: Callable[..., object]) -> int:
+    """A number that is another one when the handler's code is: the same in every process of the same Python."""
+    function = getattr(function, "__func__", function)
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return 0
+    parts = list(_parts(code))
+    for cell in (
+        getattr(function, "__closure__", None) or ()
+    ):  # handlers of a TOML file have their table there
+        value = cell.cell_contents
+        if isinstance(value, Struct):
+            try:
+                parts.append(msgspec.json.encode(value))
+            except (TypeError, ValueError):
+                continue
+    return crc32(b"\0".join(parts)) or 1
+
+
+def _parts(code: CodeType) -> Iterator[bytes]:
+    yield code.co_code
+    yield " ".join(code.co_names).encode()
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield from _parts(value)
+        else:
+            shown = sorted(map(repr, value)) if isinstance(value, frozenset) else value
+            yield _ADDRESS.sub("", repr(shown)).encode()
