@@ -50,7 +50,7 @@ def test_the_commands_are_the_known_ones() -> None:
         "shoal crawl", "shoal status", "shoal report", "shoal why", "shoal dashboard", "shoal fetch", "shoal demo",
         "shoal extract", "shoal check", "shoal doctor", "shoal completion", "shoal keep", "shoal try", "shoal guess",
         "shoal submit", "shoal add", "shoal worker", "shoal up", "shoal coordinator",
-        "shoal rows", "shoal export", "shoal top", "shoal pause", "shoal resume", "shoal cancel",
+        "shoal rows", "shoal changes", "shoal export", "shoal top", "shoal pause", "shoal resume", "shoal cancel",
         "shoal hosts show", "shoal hosts block", "shoal hosts unblock", "shoal hosts set",
         "shoal hosts unset", "shoal hosts settings",
         "shoal proxies hosts",

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 import shoal
@@ -31,11 +36,17 @@ class Shop:
 
         @spider.handler(revisit="1h")
         def listing(page: Page) -> Iterator[Request]:
-            yield from page.follow_all("a", "product")
+            for link in page.css("a"):
+                yield page.follow(link, "reviews" if "review" in link.text() else "product")
 
         @spider.handler(key="name", revisit="1h")
         def product(page: Page) -> Iterator[dict[str, str]]:
             yield {"name": page.text("h1"), "price": page.text(".price")}
+
+        @spider.handler(revisit="1h", item="review")
+        def reviews(page: Page) -> Iterator[dict[str, str]]:
+            for one in page.css("li"):
+                yield {"text": one.text()}
 
     async def visit(self) -> None:
         """Crawls what is due. Afterwards an hour has passed."""
@@ -111,3 +122,95 @@ def test_the_name_is_taken() -> None:
         spider.handler(item="changes")(product)
     with pytest.raises(SpiderError, match="another name"):
         spider.handler(name="changes")(product)
+
+
+async def ask(url: str, query: str) -> list[tuple[Any, ...]]:
+    connection = await asyncpg.connect(url)
+    try:
+        return [tuple(row) for row in await connection.fetch(query)]
+    finally:
+        await connection.close()
+
+
+async def test_postgresql(site: ChangingSite, tmp_path: Path, postgres: str) -> None:
+    """Rows are replaced, also those without a key; unchanged ones are checked; the feed is a table."""
+    site.pages["/"].links = ["/a", "/b", "/review"]
+    site.pages["/review"] = Content(more="<ul><li>good</li><li>bad</li><li>so so</li></ul>")
+    mark = "&" if "?" in postgres else "?"
+    shop = Shop(site, tmp_path, f"{postgres}{mark}history=1", f"changes={postgres}")
+    await shop.visit()
+    site.set("/a", "12")
+    site.pages["/review"].more = "<ul><li>new</li><li>good</li><li>so so</li></ul>"
+    site.set("/review", "1")
+    await shop.visit()
+    price = "SELECT key, item->>'price' FROM product ORDER BY key"
+    assert await ask(postgres, price) == [("/a", "12"), ("/b", "20")]
+    texts = await ask(postgres, "SELECT item->>'text' FROM review ORDER BY key")
+    assert texts == [("new",), ("good",), ("so so",)]
+    assert [new for (new,) in await ask(postgres, "SELECT new->>'price' FROM product_changes")] == ["12"]
+    told = "SELECT item->>'change', item->>'key', item->>'old' FROM changes ORDER BY 1, 2"
+    assert await ask(postgres, told) == [
+        ("appeared", None, None),
+        ("changed", "/a", "10"),
+        ("vanished", None, '{"text": "bad"}'),
+    ]
+    times = "SELECT checked_at - fetched_at > interval '30 minutes' FROM {} ORDER BY key"
+    assert await ask(postgres, times.format("product")) == [(False,), (True,)], (
+        "/b was not fetched, but checked"
+    )
+    await shop.visit()
+    assert set(await ask(postgres, times.format("product"))) == {(True,)}
+    assert set(await ask(postgres, times.format("review"))) == {(True,)}
+    assert await ask(postgres, price) == [("/a", "12"), ("/b", "20")]
+    ran = run_shoal("changes", "shop", "--store", str(shop.store), "--json", "--field", "price")
+    assert [one["new"] for one in json.loads(ran)["changes"]] == ["12"]
+
+
+def run_shoal(*words: str, code: int = 0) -> str:
+    """What it prints; if it is to fail, what it complains of."""
+    ran = subprocess.run([sys.executable, "-m", "shoal", *words], capture_output=True, text=True, check=False)
+    assert ran.returncode == code, ran.stderr
+    return ran.stderr if code else ran.stdout
+
+
+@pytest.mark.parametrize("name", ["changes.csv", "changes.sqlite", "changes.parquet"])
+async def test_shoal_changes_reads_every_format(site: ChangingSite, tmp_path: Path, name: str) -> None:
+    shop = Shop(site, tmp_path, "DIR/rows.jsonl", f"changes=DIR/{name}")
+    await shop.visit()
+    site.set("/a", "12")
+    site.pages["/"].links = ["/a", "/b", "/c"]
+    site.pages["/c"] = Content("30")
+    await shop.visit()
+    said = run_shoal("changes", "shop", "--store", str(shop.store))
+    lines = [re.split(r"  +", line.strip()) for line in said.splitlines()[1:-1]]
+    assert sorted(line[1:] for line in lines) == [
+        ["/a", "price", "10", "12", "▲ +20.0%"],
+        ["/c", "+ appeared", "30"],
+    ]
+
+
+async def test_a_job_without_such_an_output(site: ChangingSite, tmp_path: Path) -> None:
+    shop = Shop(site, tmp_path, "DIR/rows.jsonl")
+    await shop.visit()
+    site.set("/a", "12")
+    await shop.visit()
+    said = run_shoal("changes", "shop", "--store", str(shop.store), code=2)
+    assert "crawl with -o changes=changes.jsonl" in said
+    assert said.count("\n") == 1
+    now = tmp_path / "now.jsonl"
+    run_shoal("export", "shop", "--store", str(shop.store), "--latest", "--key", "name", "-o", str(now))
+    assert [one["price"] for one in shop.lines("now.jsonl")] == ["20", "12"]
+
+
+async def test_sqlite(site: ChangingSite, tmp_path: Path) -> None:
+    shop = Shop(site, tmp_path, "DIR/rows.sqlite")
+    await shop.visit()
+    for price in ("12", "13"):
+        site.set("/a", price)
+        await shop.visit()
+    db = sqlite3.connect(tmp_path / "rows.sqlite")
+    rows = db.execute("SELECT name, price, _checked_at IS NOT NULL FROM product ORDER BY name").fetchall()
+    assert rows == [("/a", "13", 1), ("/b", "20", 1)]
+    noted = db.execute("SELECT key, old, new FROM product_changes ORDER BY at").fetchall()
+    assert noted == [("/a", '{"price":"10"}', '{"price":"12"}'), ("/a", '{"price":"12"}', '{"price":"13"}')]
+    db.close()
