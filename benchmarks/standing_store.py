@@ -143,8 +143,9 @@ def main() -> None:
     parser.add_argument("--pages", type=int, default=2_000)
     parser.add_argument("--visits", type=int, default=4, help="of a page, a day")
     parser.add_argument("--days", type=int, default=60)
+    parser.add_argument("--keep", type=float, nargs="*", default=[0, 14], help="days that dead letters stay")
     given = parser.parse_args()
-    for keep in (0, 14):
+    for keep in given.keep:
         asyncio.run(measure(Settings(keep_letter_days=keep), given.pages, given.visits, given.days))
 
 
