@@ -131,6 +131,7 @@ def test_next_visits_are_a_histogram() -> None:
 def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
     following = Following(
         [
+            page("fixed", NOW + 60, changed_at=NOW - 3600),
             page("slow", NOW + DAY, rate=learnt(True, DAY)),
             page("fast", NOW + 60, rate=learnt(True, 600.0)),
             page("calm", NOW + 60, rate=learnt(False, 600.0)),
@@ -140,8 +141,8 @@ def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
             page("away", NOW + 60, gone=1, missed=1, trouble="http_404"),
         ]
     )
-    found = details_of(job(waiting=6, delayed=6, leased=1), following, NOW)
-    assert [one.url[-4:] for one in found.restless] == ["fast", "slow"]
+    found = details_of(job(waiting=7, delayed=7, leased=1), following, NOW)
+    assert [one.url[14:] for one in found.restless] == ["fast", "slow", "fixed"]
     assert [one.url[14:] for one in found.overdue] == ["late", "later"]
     assert [(one.url[14:], one.trouble) for one in found.troubled] == [
         ("broken", "http_500: the server failed"),
@@ -149,10 +150,10 @@ def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
     ]
     assert [(one.host, one.followed, one.overdue) for one in found.hosts] == [
         ("b.test", 2, 2),
-        ("a.test", 5, 0),
+        ("a.test", 6, 0),
     ]
     assert found.hosts[0].oldest_due == NOW - 600
-    assert freshness_of(job(waiting=6, delayed=6, leased=1), following, NOW).failing == 2
+    assert freshness_of(job(waiting=7, delayed=7, leased=1), following, NOW).failing == 2
 
 
 def test_a_person_is_warned_when_more_than_a_few_pages_are_late() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import ceil
+from math import ceil, inf
 
 from msgspec import Struct
 
@@ -205,7 +205,7 @@ class FreshnessDetails(Struct, frozen=True):
 
 def details_of(job: Job, following: Following, now: float) -> FreshnessDetails:
     pages = following.pages
-    restless = sorted((page for page in pages if _every(page)), key=lambda page: _every(page) or 0.0)
+    restless = sorted((page for page in pages if _changes(page)), key=lambda page: _every(page) or inf)
     overdue = sorted((page for page in pages if _is_overdue(page, now)), key=lambda page: page.due)
     troubled = sorted(
         (page for page in pages if _trouble(page)), key=lambda page: (-_trouble(page), page.due)
@@ -265,6 +265,14 @@ def _is_overdue(page: Followed, now: float) -> bool:
 def _every(page: Followed) -> float | None:
     """Seconds between two changes of the page; None: none was found yet."""
     return changes_every(page.task.record.rate) if page.task.record is not None else None
+
+
+def _changes(page: Followed) -> bool:
+    """Whether visits have found a change. With a fixed interval nobody learns how often: then the last visit tells."""
+    record = page.task.record
+    if record is None or record.visits < 2:
+        return False
+    return _every(page) is not None or record.changed_at == record.checked_at
 
 
 def _trouble(page: Followed) -> int:

@@ -110,7 +110,7 @@ def changes_every(rate: bytes) -> float | None:
     """Seconds between two changes of the page, about, for people; None: no visit has found a change yet. Never less
     than the time between those visits: how often it changes in between, nobody has seen."""
     evidence = unpacked(rate)
-    if evidence is None or evidence.changes < _HINTED:
+    if evidence is None or evidence.changes <= _HINTED:  # so much says the server; nobody has seen it
         return None
     return max(evidence.gap, float(LATEST / STEP ** ((evidence.low + evidence.high) / 2 / _TENTHS)))
 

@@ -16,7 +16,7 @@ async def test_the_overview(viewer: Viewer) -> None:
     seen = await viewer.get("/api/overview")
     assert seen.keys() == {
         "now", "rate", "in_flight", "success", "pending", "delayed", "dead", "rejected", "done", "jobs", "lanes",
-        "pressure", "pace",
+        "pressure", "pace", "waiting",
         "workers", "hosts", "conditions", "leader", "schedules", "slowest_hosts",
     }  # fmt: skip
     [job] = seen["jobs"]
@@ -72,6 +72,8 @@ async def test_pages_in_flight(viewer: Viewer) -> None:
 
 async def test_the_rest_of_what_can_be_seen(viewer: Viewer) -> None:
     assert (await viewer.get("/api/workers"))["workers"] == []
+    fresh = await viewer.get("/api/freshness")
+    assert (fresh["jobs"], fresh["job"]) == ([], None), "no job here visits its pages again"
     assert (await viewer.get("/api/proxies"))["pools"] == []
     events = (await viewer.get("/api/events"))["events"]
     assert {"job_started", "job_finished"} <= {one["event"] for one in events}

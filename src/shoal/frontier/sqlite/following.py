@@ -14,9 +14,9 @@ _RECORD = b"\xa6record"  # how the field's name is written: only tasks that have
 _QUEUES = 5_000  # whose first tasks are looked at
 _FIRST = 10  # tasks of a queue, at least
 
-# Both are answered by the index alone, which is small.
-_COUNT = """
-SELECT count(*), min(d.due) FROM queue q JOIN delayed d ON d.queue = q.id AND d.revisit = 1 WHERE q.job = ?
+# Both are answered by the index alone, which is small: one look at each queue, and one walk.
+_FIRST_DUE = """
+SELECT min((SELECT min(d.due) FROM delayed d WHERE d.queue = q.id AND d.revisit = 1)) FROM queue q WHERE q.job = ?
 """
 _SOME = """
 SELECT d.due, d.id FROM queue q JOIN delayed d ON d.queue = q.id AND d.revisit = 1
@@ -38,8 +38,9 @@ _PENDING = "SELECT queue, rank, id, attempt, body FROM task WHERE queue = ? ORDE
 
 def following(session: Session, job: str, limit: int = FOLLOWED_SEEN) -> Following:
     job_id, _ = session.job_row(job)
-    row = session.row(_COUNT, (job_id,))
-    waiting, next_due = row if row is not None else (0, None)
+    session.flush_counts()
+    waiting = session.value("SELECT waiting FROM job WHERE id = ?", (job_id,))
+    next_due = session.value(_FIRST_DUE, (job_id,))
     every = stride(waiting, limit)
     sample = session.all(_WAITING, (job_id, every, 2 * limit))
     pages = [Followed(task, due, True) for *row, due in sample for task in _followed(session, [row])]
