@@ -3,8 +3,8 @@
     python -m benchmarks.broken_shop                     50 shops, 40 products each
     python -m benchmarks.broken_shop --shops 10 --products 12 --how cents
 
-A standing crawl by one TOML file: a first visit of every page, then a shop is redesigned, then second visits, then it is
-mended, and visited once more.
+A standing crawl by one TOML file: a first visit of every page, then a shop is redesigned, then second visits, then it
+is mended, and visited once more. In between, the store's time is moved on by hours.
 """
 
 from __future__ import annotations
@@ -21,45 +21,33 @@ import msgspec
 
 from benchmarks.shops.__main__ import FILE, with_addresses
 from benchmarks.shops.crawling import command
+from shoal.testing.changing_site import later
 from shoal.testing.shops import ShopsProcess, ShopsSpec
 
 SHOP = "dawn-single"
+STORE = "store.db"
 
 
 class Crawl:
     """One standing job; each run visits the pages that are due."""
 
-    def __init__(self, folder: Path, file: Path, output: str, between: float) -> None:
-        self._folder, self._file, self._output, self._between = folder, file, output, between
-        self._ended = 0.0
+    def __init__(self, folder: Path, file: Path, output: str) -> None:
+        self._folder, self._file, self._output = folder, file, output
 
     def run(self) -> float:
         """Returns how long it took."""
-        time.sleep(max(0.0, self._ended + self._between + 1 - time.time()))
-        began = time.time()
-        words = [
-            "crawl",
-            str(self._file),
-            "-o",
-            self._output,
-            "-q",
-            "--rate",
-            "0",
-            "--per-host",
-            "4",
-            "--once",
-        ]
-        words += ["--revisit", f"{self._between:.0f}s", "-s", "revisit_min=1s"]
-        process = command(self._folder, words, {})
-        if code := process.wait(600):
+        began = time.monotonic()
+        words = ["crawl", str(self._file), "--store", STORE, "-o", self._output, "--once", "--revisit", "1h"]
+        process = command(self._folder, [*words, "-q", "--rate", "0", "--per-host", "4"], {})
+        if code := process.wait(900):
             log = (self._folder / "commands.log").read_text(errors="replace")[-2_000:]
             raise SystemExit(f"the crawl ended with {code}: {log}")
-        self._ended = time.time()
-        return self._ended - began
+        later(self._folder / STORE, hours=2)
+        return time.monotonic() - began
 
     def alarms(self) -> list[dict[str, str]]:
         said = subprocess.run(
-            [sys.executable, "-m", "shoal", "quality", "--json"],
+            [sys.executable, "-m", "shoal", "quality", "--json", "--store", STORE],
             cwd=self._folder,
             capture_output=True,
             check=True,
@@ -81,13 +69,13 @@ class Crawl:
             return dict(database.execute("SELECT url, price FROM product").fetchall())
 
 
-def play(spec: ShopsSpec, how: str, folder: Path, output: str, between: float) -> list[str]:
+def play(spec: ShopsSpec, how: str, folder: Path, output: str) -> list[str]:
     """Returns what is wrong."""
     wrong, shop = [], SHOP
     with ShopsProcess(spec) as shops:
         file = folder / FILE.name
         file.write_text(with_addresses(FILE.read_text("utf-8"), shops.fronts), "utf-8")
-        crawl = Crawl(folder, file, output, between)
+        crawl = Crawl(folder, file, output)
         host = next(front.base for front in shops.fronts if front.plan.name == shop).removeprefix("http://")
         print(f"first visits: {crawl.run():.0f} s", flush=True)
         good = crawl.rows()
@@ -118,11 +106,10 @@ def main() -> int:
     parser.add_argument("--products", type=int, default=40, help="in each shop")
     parser.add_argument("--how", choices=("renamed", "cents"), default="renamed")
     parser.add_argument("--output", default="rows.jsonl", help="rows.jsonl or rows.db")
-    parser.add_argument("--between", type=float, default=120.0, help="seconds between two visits of a page")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as made:
         spec = ShopsSpec(options.shops, options.products)
-        wrong = play(spec, options.how, Path(made).resolve(), options.output, options.between)
+        wrong = play(spec, options.how, Path(made).resolve(), options.output)
     for line in wrong:
         print(f"WRONG: {line}")
     print("told, named, and its old rows are still there" if not wrong else f"{len(wrong)} things are wrong")

@@ -37,7 +37,7 @@ from shoal.testing.servers import ValkeyServer
 PACE, CAP, LEASE = 2.0, 4, 6.0
 _SLACK = 0.1  # seconds: between the request's time and the server's log
 _QUIET = 6 * PACE + LEASE  # seconds at the end in which nobody is killed
-DEADLINE = 120.0
+DEADLINE = 60.0
 
 SITE = """
 import asyncio, sys, time
@@ -76,7 +76,7 @@ SPIDER = f"""
 from shoal import Spider
 
 spider = Spider("standing", start="http://127.0.0.1:PORT/", trust_start=True, robots=False, rate=0, per_host={CAP},
-                lease={LEASE:g}, total_timeout=3, breaker=False, retry_base=0.2)
+                lease={LEASE:g}, total_timeout=3, retry_base=0.2)
 
 
 @spider.handler(revisit="never")

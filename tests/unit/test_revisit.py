@@ -17,7 +17,6 @@ from shoal.hosts.cache import HostCache
 from shoal.hosts.host_state import HostState, encode_state, state_of
 from shoal.policy.change_rate import CLASSES, RATES, chances, noted, unpacked, worth
 from shoal.policy.compose import first_valve
-from shoal.policy.protocol import Observation
 from shoal.policy.revisit import (
     DAY,
     NO_PLAN,
@@ -328,7 +327,7 @@ async def test_two_processes_fold_their_visits_into_one_plan() -> None:
     rate = after([])
     for number, cache in enumerate(caches):
         for _ in range(3 + number):
-            cache.record("a.test", Observation(START, START, "ok", visit=Visit(b"", rate)))
+            cache.record_visit("a.test", Visit(b"", rate))
     for cache in caches:
         await cache.write_back(everything=True)
     record = await frontier.host("a.test")

@@ -24,7 +24,7 @@ from shoal.hosts.cache import HostCache
 from shoal.model import Lease, Row, Task
 from shoal.model.built_in import is_built_in
 from shoal.model.page_record import PageRecord
-from shoal.policy.quality import Kind
+from shoal.policy.quality import JUMP, Kind
 from shoal.policy.quality import Quality as QualityState
 from shoal.policy.quality_alarms import Doubt, amount, doubts, number_of_alarms, where
 from shoal.policy.quality_sample import ROWS, PageSample, is_filled, samples_of, size_of, unit_of
@@ -36,7 +36,6 @@ from shoal.spider.spider import Handler, Spider
 
 SECOND_LOOK = "second_look"  # the kind of a failure that is none
 _LOOKS = 2  # visits that a page is held for, without an alarm
-_JUMP = 1.0  # decimal digits that a number is not expected to change by between two visits
 _ALIKE = 0.5  # decimal digits that a number may differ by from that of the last visit
 _PAGES = 12  # of the host that come before a second look …
 _SOONEST, _LATEST = 2.0, 60.0  # … in so many seconds
@@ -79,13 +78,16 @@ class Quality:
             for sample in found
             if record is None or sample.rows or self._had_rows(record, handler, sample)
         ]
+        before = [fields for _, fields in fields_before(record.rows)] if record is not None else []
+        samples = [_with_sizes_before(sample, before) for sample in samples]
         self._hosts.record_rows(task.host, samples)
         if not self._holds:
             return None
         known = self._hosts.quality(task.host)  # the page may be the one that gives the alarm
         told = [(sample, one) for sample in samples for one in doubts(known, sample)]
         if record is not None:
-            return self._of_visit(record, [*told, *self._jumps(record, samples, known)])
+            jumps = [(sample, one) for sample in samples for one in _jumps(known, sample)]
+            return self._of_visit(record, before, [*told, *jumps])
         return self._of_page(task, rows, [one for _, one in told]) if told else None
 
     def unchanged(self, task: Task, handler: Handler) -> None:
@@ -98,8 +100,12 @@ class Quality:
             found = samples_of(self._spider.name, handler.name, rows, usual=handler.item)
             self._hosts.record_rows(task.host, [replace(sample, revisit=True) for sample in found])
 
-    def _of_visit(self, record: PageRecord, told: Sequence[tuple[PageSample, Doubt]]) -> Held | None:
-        before = [fields for _, fields in fields_before(record.rows)]
+    def _of_visit(
+        self,
+        record: PageRecord,
+        before: Sequence[Mapping[str, Any]],
+        told: Sequence[tuple[PageSample, Doubt]],
+    ) -> Held | None:
         new = [one for sample, one in told if not _was_so(before, one, sample)]
         if sure := [one for one in new if one.alarm]:
             return Held(sure[0].sentence, True, True)
@@ -113,32 +119,6 @@ class Quality:
         if sure := [one for one in found if one.alarm and (one.odd or again)]:
             return Held(sure[0].sentence, True)
         return None if again else Held(found[0].sentence, False)
-
-    def _jumps(
-        self, record: PageRecord, samples: Sequence[PageSample], known: QualityState
-    ) -> list[tuple[PageSample, Doubt]]:
-        """Numbers that are others by far than those of the page's last visit."""
-        found = []
-        for sample in samples:
-            unit = known.get(sample.unit)
-            numbers = {
-                name: seen
-                for name, seen in sample.fields.items()
-                if name != ROWS and seen.number is not None and unit is not None and name in unit.fields
-            }
-            if not numbers:
-                continue
-            before = [fields for _, fields in fields_before(record.rows)]
-            for name, seen in numbers.items():
-                size = _size_before(before, name)
-                assert unit is not None
-                assert seen.number is not None
-                if size is None or not unit.fields[name].is_number or abs(seen.number - size) < _JUMP:
-                    continue
-                kind: Kind = "large" if seen.number > size else "small"
-                told = f"{where(sample.unit, name)} is about {amount(seen.number)}; it was {amount(size)}"
-                found.append((sample, Doubt(name, kind, False, True, told)))
-        return found
 
     def _had_rows(self, record: PageRecord, handler: Handler, sample: PageSample) -> bool:
         """Whether the page had rows of that kind at its last visit; if not, it is no surprise that it has none."""
@@ -169,6 +149,31 @@ def is_second_look(task: Task) -> bool:
     return any(failure.kind == SECOND_LOOK for failure in task.history)
 
 
+def _with_sizes_before(sample: PageSample, before: Sequence[Mapping[str, Any]]) -> PageSample:
+    """The sample with the numbers of the page's last visit beside those of now."""
+    if not before:
+        return sample
+    fields = {
+        name: seen
+        if seen.number is None or name == ROWS
+        else replace(seen, before=_size_before(before, name))
+        for name, seen in sample.fields.items()
+    }
+    return replace(sample, fields=fields)
+
+
+def _jumps(known: QualityState, sample: PageSample) -> Iterator[Doubt]:
+    """Numbers that are others by far than those of the page's last visit."""
+    unit = known.get(sample.unit)
+    for name, seen in sample.fields.items() if unit is not None else ():
+        if seen.number is None or seen.before is None or abs(seen.number - seen.before) < JUMP:
+            continue
+        if unit is not None and name in unit.fields and unit.fields[name].is_number:
+            kind: Kind = "large" if seen.number > seen.before else "small"
+            told = f"{where(sample.unit, name)} is about {amount(seen.number)}; it was {amount(seen.before)}"
+            yield Doubt(name, kind, False, True, told)
+
+
 def _was_so(before: Sequence[Mapping[str, Any]], doubt: Doubt, sample: PageSample) -> bool:
     """Whether the page was like this at its last visit already."""
     if doubt.field == ROWS or not before:
@@ -176,8 +181,8 @@ def _was_so(before: Sequence[Mapping[str, Any]], doubt: Doubt, sample: PageSampl
     values = [_value(fields, doubt.field) for fields in before]
     if doubt.kind == "empty":
         return not any(map(is_filled, values))
-    size, now = _size_before(before, doubt.field), sample.fields[doubt.field].number
-    return size is not None and now is not None and abs(size - now) < _ALIKE
+    seen = sample.fields[doubt.field]
+    return seen.before is not None and seen.number is not None and abs(seen.before - seen.number) < _ALIKE
 
 
 def _size_before(before: Sequence[Mapping[str, Any]], name: str) -> float | None:

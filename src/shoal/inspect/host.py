@@ -89,8 +89,8 @@ class HostView(Struct, frozen=True):
     @property
     def visits(self) -> HostVisits | None:
         """None: no page of it is visited again and again."""
-        plan = getattr(self.state, "revisits", None)
-        if plan is None or round(plan.pages) < 1:
+        plan = self.state.revisits
+        if round(plan.pages) < 1:
             return None
         return HostVisits(round(plan.pages), plan.on_time, plan.changed)
 

@@ -106,6 +106,15 @@ def unpacked(rate: bytes) -> Evidence | None:
     return Evidence(quiet, changes, gap, low, high, demand)
 
 
+def changes_every(rate: bytes) -> float | None:
+    """Seconds between two changes of the page, about, for people; None: no visit has found a change yet. Never less
+    than the time between those visits: how often it changes in between, nobody has seen."""
+    evidence = unpacked(rate)
+    if evidence is None or evidence.changes < _HINTED:
+        return None
+    return max(evidence.gap, float(LATEST / STEP ** ((evidence.low + evidence.high) / 2 / _TENTHS)))
+
+
 # -- learning
 
 

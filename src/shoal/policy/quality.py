@@ -45,6 +45,7 @@ _MOST_PAGES = 600  # that the past weighs
 _WEIGHT_OF_AGAIN = 0.25  # of a page that was empty a moment ago, and still is
 _NUMERIC = 0.9  # share of filled pages: the field is a number
 _NEAR, _FAR = 0.3, 1.3  # decimal digits that numbers may shift by, and those that are too many
+JUMP = 1.0  # decimal digits that a number is not expected to change by between two visits
 _MEAN_OF = 50  # pages that mean and spread of numbers are of
 _LEAST_SPREAD = 0.15
 _GUESSES, _GUESS = (
@@ -78,6 +79,9 @@ class FieldState(Struct, frozen=True, array_like=True):
     new_pages: int = 0  # since evidence was 0; not learnt yet
     new_filled: int = 0
     new_numeric: int = 0
+    new_numbers: int = 0  # since evidence of another range was 0
+    new_away: int = 0  # the sum of their distances from the mean
+    new_square: int = 0  # … and of the squares
     # -- what was chance
     peak: int = 0  # the highest evidence of being empty
     range_peak: int = 0
@@ -212,7 +216,7 @@ def _field(old: FieldState, seen: FieldSeen, sample: PageSample, *, settled: boo
         new_numeric=min(old.new_numeric + round(100 * seen.numeric), _MOST),
     )
     if seen.number is not None:
-        state = _measured(state, seen.number, sample, settled=settled)
+        state = _measured(state, seen, seen.number, sample, settled=settled)
     return _weighed(state, filled, sample, settled=settled)
 
 
@@ -259,14 +263,28 @@ def enough(state: FieldState) -> float:
     return max(_EMPTY_ENOUGH, _MARGIN * state.peak)
 
 
-def _measured(state: FieldState, size: float, sample: PageSample, *, settled: bool) -> FieldState:
+def _measured(
+    state: FieldState, seen: FieldSeen, size: float, sample: PageSample, *, settled: bool
+) -> FieldState:
     """Adds the evidence of numbers that are too large or too small."""
-    lately = 1000 * size if not state.numeric else state.now_mean + (1000 * size - state.now_mean) / 4
+    lately = 1000 * size if not state.numeric else state.now_mean + (1000 * size - state.now_mean) / 2
     state = replace(state, now_mean=round(lately))
     known = state.numeric / 100
-    if not state.is_number or state.alarm == 1:
-        return state if state.alarm else _averaged(state, size, known)
+    if state.alarm == 1:
+        return state
+    if not state.alarm:
+        away = size - state.mean / 1000
+        state = replace(
+            state,
+            new_numbers=state.new_numbers + 1,
+            new_away=state.new_away + round(1000 * away),
+            new_square=min(state.new_square + round(1000 * away**2), _MOST),
+        )
+        if not state.is_number:
+            return _averaged(state, known)
     steps = _steps(state, size, known)
+    if seen.before is not None:
+        steps = _paired(size - seen.before, again=sample.again)
     large, small = (
         min(max(0, old + step), _MOST) for old, step in zip((state.large, state.small), steps, strict=True)
     )
@@ -287,7 +305,7 @@ def _measured(state: FieldState, size: float, sample: PageSample, *, settled: bo
         return _alarmed(state, 2 if large >= small else 3, sample)
     if highest == 0:
         state = replace(state, range_peak=max(state.range_peak, state.range_top), range_top=0)
-    return _averaged(state, size, known) if highest < limit / 2 or not settled else state
+    return _averaged(state, known) if highest == 0 or not settled else state
 
 
 def _steps(state: FieldState, size: float, known: float) -> tuple[int, int]:
@@ -299,17 +317,31 @@ def _steps(state: FieldState, size: float, known: float) -> tuple[int, int]:
     return _bounded(large), _bounded(small)
 
 
+def _paired(jump: float, *, again: bool) -> tuple[int, int]:
+    """The evidence of a number whose value at the page's last visit is known. That says more than all others."""
+    step = _bounded(_MOST_EVIDENCE * (_WEIGHT_OF_AGAIN if again else 1.0))
+    against = _bounded(_LEAST_EVIDENCE) if abs(jump) < _NEAR else 0
+    return step if jump >= JUMP else against, step if jump <= -JUMP else against
+
+
 def _bounded(step: float) -> int:
     return round(100 * min(_MOST_EVIDENCE, max(_LEAST_EVIDENCE, step)))
 
 
-def _averaged(state: FieldState, size: float, known: float) -> FieldState:
-    """The mean and variance of sizes with one more number."""
-    rate = 1 / min(known + 1, _MEAN_OF)
-    away = size - state.mean / 1000
-    mean = state.mean + 1000 * rate * away
-    variance = (1 - rate) * (state.variance + 1000 * rate * away**2)
-    return replace(state, mean=round(mean), variance=min(round(variance), _MOST))
+def _averaged(state: FieldState, known: float) -> FieldState:
+    """The mean and variance of sizes, with the numbers that were not learnt yet."""
+    new = state.new_numbers
+    rate = new / (min(known, _MEAN_OF) + new)
+    away, square = state.new_away / 1000 / new, state.new_square / 1000 / new
+    variance = (1 - rate) * state.variance / 1000 + rate * square - (rate * away) ** 2
+    return replace(
+        state,
+        mean=round(state.mean + 1000 * rate * away),
+        variance=min(max(0, round(1000 * variance)), _MOST),
+        new_numbers=0,
+        new_away=0,
+        new_square=0,
+    )
 
 
 def _learnt(state: FieldState) -> FieldState:
@@ -328,7 +360,18 @@ def _unsaid(state: FieldState) -> FieldState:
 
 def ended(state: FieldState) -> FieldState:
     """Without alarm and evidence; nothing is learnt."""
-    return replace(_unsaid(state), large=0, small=0, range_top=0, alarm=0, since=0, run=0)
+    return replace(
+        _unsaid(state),
+        large=0,
+        small=0,
+        range_top=0,
+        new_numbers=0,
+        new_away=0,
+        new_square=0,
+        alarm=0,
+        since=0,
+        run=0,
+    )
 
 
 def accepted(state: FieldState) -> FieldState:

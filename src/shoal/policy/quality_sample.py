@@ -29,6 +29,7 @@ class FieldSeen(Struct, frozen=True):
     numeric: float = 0.0  # share of the rows in which it is a number
     number: float | None = None  # mean logarithm (base 10) of these numbers
     named: bool = True  # rows have its name, even if it is empty
+    before: float | None = None  # as `number`, at the page's last visit; None: not known
 
 
 class PageSample(Struct, frozen=True):

@@ -26,7 +26,7 @@ class CrawlSettings(TypedDict, total=False):
 
     concurrency: int
     waiting_per_slot: int
-    per_host: int
+    per_host: int | Literal["auto"]
     rate: float
     burst: int
     domain_rate: float | None

@@ -41,6 +41,7 @@ from shoal.frontier.verdicts import (
     budget_left,
     disposition,
     first_valve,
+    is_wanted,
     letter_of,
     lost,
     own_mark,
@@ -385,6 +386,22 @@ class MemoryQueue:
         record = self._hosts[lease.lease.task.host]
         self._domains.refund(record, lease.since, self._jobs)
         self._store(record, replace(record, valve=record.valve.refund(lease.since)))
+
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        waiting, now, hastened = self._job(job).waiting, self._time.now(), 0
+        for place, (due, id, task) in enumerate(self._delayed):
+            if (
+                task.job == job
+                and task.host == host
+                and id in waiting
+                and due > now
+                and is_wanted(task, wanted)
+            ):
+                self._delayed[place] = (now, id, task)
+                hastened += 1
+        heapq.heapify(self._delayed)
+        self.wake()
+        return hastened
 
     async def journal_length(self, job: str, key: str) -> int | None:
         return self._job(job).journals.get(key)

@@ -146,7 +146,6 @@ CREATE TABLE counter(
     7: """
 ALTER TABLE job ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE delayed ADD COLUMN revisit INTEGER NOT NULL DEFAULT 0;
-CREATE INDEX delayed_queue ON delayed(queue);
 CREATE TABLE passed(
   job INTEGER, host INTEGER, hash INTEGER, at REAL NOT NULL, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
 CREATE INDEX passed_at ON passed(job, at);
