@@ -26,7 +26,7 @@ from shoal import Spider
 spider = Spider("shop", start="{url}/lamp", robots=False, rate=0, lease=2, total_timeout=2, retry_base=0.2)
 
 
-@spider.handler(key="name", revisit="0.2s")
+@spider.handler(key="name", revisit="1s")
 def product(page):
     yield {{"name": page.text("h1"), "price": page.text(".price")}}
 """
@@ -73,10 +73,10 @@ async def test_a_delivery_outlives_its_process(tmp_path: Path, store: str) -> No
         receiver.hold.set()
         seen = len(site.requests)
         process = await crawl(tmp_path, store, receiver)
-        await until(lambda: len(receiver.received) >= 2 and len(site.requests) >= seen + 5)
+        await until(lambda: len(receiver.received) >= 2 and len(site.requests) >= seen + 3)
         process.send_signal(signal.SIGTERM)
         assert await process.wait() == 0
-    assert len(receiver.received) == 2, "five more visits have found nothing"
+    assert len(receiver.received) == 2, "three more visits have found nothing"
     first, second = (json.loads(one.body) for one in receiver.received)
     assert first == second
     assert first["id"] == receiver.received[1].headers["X-Shoal-Delivery"]
