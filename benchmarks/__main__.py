@@ -18,12 +18,14 @@ python -m benchmarks.adding      URLs added to a job that runs, is paused, has f
 python -m benchmarks.sitemaps    a sitemap index with a million URLs: memory, backpressure, kills, a run of what changed
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers
 python -m benchmarks.patterns    seven ways to fetch from 800 difficult hosts: who obtains what, how soon, how politely
+python -m benchmarks.limits      hosts that bear a quarter of the rate: 429s, pages lost, and how near the pace comes
 python -m benchmarks.postgres    rows a second into PostgreSQL: row by row, arrays, COPY into a staging table
 python -m benchmarks.browser     plain pages beside pages in a browser; the browser's memory; what its death costs
 python -m benchmarks.http2       a page over HTTP/1.1 and over HTTP/2: CPU and speed, with 1, 8 and 32 at once
 python -m benchmarks.main_text   the main text of pages: CPU a page and share found, by trafilatura and by others
 python -m benchmarks.soak        200,000 pages beside hostile hosts, killed at times: what grows, what is lost
 python -m benchmarks.growth      1,000 short jobs on one store: its size, and the calls of an idle fleet
+python -m benchmarks.standing_store   two months of a job that never ends: what its store takes up, by kind
 python -m benchmarks.fleet       1 to 20 workers on one Valkey: speed, manners, and what is lost when parts are killed
 
 Each takes --help. Scrapy comes with `pip install 'shoal[bench]'`."""

@@ -12,7 +12,7 @@ from benchmarks.patterns.contenders import NAMES
 from benchmarks.patterns.figures import Figures, figures
 from benchmarks.patterns.measure import ContenderError, race
 from benchmarks.patterns.terms import Terms
-from benchmarks.patterns.world import PAGES, make_web
+from benchmarks.patterns.world import ORDERS, PAGES, Order, make_web
 
 QUICK = {"hosts": 80, "pages": 10, "scale": 20.0, "deadline": 200.0}
 
@@ -23,21 +23,23 @@ def main() -> int:
         print("scrapy is not installed: run pip install 'shoal[bench]', or choose others with --only")
         return 2
     terms = Terms(arguments.scale, shoal_rate=arguments.shoal_rate, shoal_per_host=arguments.shoal_per_host)
-    results = _race_all(arguments, terms)
-    if not results:
-        return 1
-    report.show(results)
+    races = {order: _race_all(arguments, terms, order) for order in arguments.order}
+    for order, results in races.items():
+        print(f"\nURLs {order}:")
+        report.show(results)
     if arguments.json is not None:
         about = {name: getattr(arguments, name) for name in ("hosts", "pages", "scale", "seed")}
-        arguments.json.write_bytes(report.as_json(results, about))
+        arguments.json.write_bytes(report.as_json(races, about))
     if arguments.plot is not None:
-        arguments.plot.write_text(plot.svg(results), "utf-8")
+        for order, results in races.items():
+            path = arguments.plot.with_stem(f"{arguments.plot.stem}-{order}")
+            path.write_text(plot.svg(results), "utf-8")
     if arguments.document is not None:
-        report.fill_in(arguments.document, results)
-    return 0 if len(results) == len(arguments.only) else 1
+        report.fill_in(arguments.document, races)
+    return 0 if all(len(results) == len(arguments.only) for results in races.values()) else 1
 
 
-def _race_all(arguments: argparse.Namespace, terms: Terms) -> dict[str, Figures]:
+def _race_all(arguments: argparse.Namespace, terms: Terms, order: Order) -> dict[str, Figures]:
     """One after the other: side by side they would take each other's processor. One that fails does not spoil what
     took the others many minutes."""
     hosts = make_web(arguments.hosts, arguments.pages, arguments.scale, arguments.seed)
@@ -45,7 +47,7 @@ def _race_all(arguments: argparse.Namespace, terms: Terms) -> dict[str, Figures]
     for name in arguments.only:
         deadline = terms.seconds(arguments.deadline)
         try:
-            seen = race(name, hosts, terms, arguments.seed, deadline)
+            seen = race(name, hosts, terms, order, arguments.seed, deadline)
         except ContenderError as error:
             print(error, flush=True)
             continue
@@ -68,7 +70,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a small web, in a minute")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--shoal-rate", type=float, default=2.0, help="requests a second and host, unscaled")
-    parser.add_argument("--shoal-per-host", type=int, default=2, help="requests at once per host")
+    parser.add_argument("--shoal-per-host", default="auto", help="requests at once per host")
+    parser.add_argument(
+        "--order",
+        nargs="+",
+        choices=ORDERS,
+        default=list(ORDERS),
+        help="of the list of URLs; one race for each",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw pages over time")
     parser.add_argument("--document", type=Path, metavar="FILE.md", help="put the table into this document")

@@ -106,6 +106,9 @@ def claims(results: Mapping[str, Figures]) -> dict[str, bool]:
             (shoal.to_95 or never) < (one.to_95 or never) for one in serious
         ),
         "first to end among those that obtain 90 %": all(shoal.end < one.end for one in serious),
+        "most useful pages a minute among those that obtain 90 %": all(
+            shoal.pages_per_minute > one.pages_per_minute for one in serious
+        ),
         "lowest 429 rate, at most 0.3 %": shoal.rate_429 <= min([0.003, *(one.rate_429 for one in others)]),
         "lowest timeout rate": all(shoal.timeout_rate <= one.timeout_rate for one in others),
         "no slot waits (under 0.5 % of the time)": shoal.waited <= 0.005 * shoal.fetched,

@@ -17,7 +17,7 @@ import msgspec
 
 import shoal
 from benchmarks.patterns.terms import ATTEMPTS, ROWS, TERMS, URLS, Attempt, Terms
-from benchmarks.patterns.world import shuffled
+from benchmarks.patterns.world import Order, in_order
 from shoal.testing import Hit, HostProfile, WebProcess
 
 OPEN_FILES = 1_024  # what a plain shell gives
@@ -50,13 +50,15 @@ class Race(msgspec.Struct, frozen=True):
     peak_rss: int  # bytes
 
 
-def race(name: str, hosts: dict[str, HostProfile], terms: Terms, seed: int, deadline: float) -> Race:
+def race(
+    name: str, hosts: dict[str, HostProfile], terms: Terms, order: Order, seed: int, deadline: float
+) -> Race:
     """A fresh web for every contender, so that all meet it in the same state. `deadline` is in real seconds."""
     # Below the current directory: /tmp may be memory, where nothing costs a sync.
     with WebProcess(hosts, seed) as web, tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as folder:
         directory = Path(folder)
         urls = [web.url(host, f"/p/{n}") for host, profile in hosts.items() for n in range(profile.pages)]
-        (directory / URLS).write_text("\n".join(shuffled(urls, seed)) + "\n")
+        (directory / URLS).write_text("\n".join(in_order(urls, order, seed)) + "\n")
         (directory / TERMS).write_bytes(msgspec.json.encode(terms))
         status, usage, cut_short = _run(name, directory, deadline)
         ended = time.monotonic()

@@ -17,6 +17,8 @@ from rich.table import Table
 
 from benchmarks.patterns.figures import Figures, claims
 
+Races = Mapping[str, Mapping[str, Figures]]  # by the order of the URLs, and by contender
+
 COLUMNS: dict[str, Callable[[Figures], str]] = {
     "obtained": lambda f: f"{f.share:.1%}",
     "pages/min": lambda f: f"{f.pages_per_minute:,.0f}",
@@ -32,7 +34,7 @@ COLUMNS: dict[str, Callable[[Figures], str]] = {
     "load": lambda f: f"{f.cpu_load:.0%}",
     "peak MB": lambda f: f"{f.peak_rss / 1e6:.0f}",
 }
-_PLACE = re.compile(r"(?<=<!-- table -->\n).*?(?=<!-- end of table -->)", re.DOTALL)
+_PLACE = r"(?<=<!-- table {order} -->\n).*?(?=<!-- end of table -->)"
 
 
 def show(results: Mapping[str, Figures]) -> None:
@@ -53,22 +55,29 @@ def markdown(results: Mapping[str, Figures]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def fill_in(document: Path, results: Mapping[str, Figures]) -> None:
-    """Puts the table where the document has a place for it."""
-    text, places = _PLACE.subn(lambda _: markdown(results), document.read_text("utf-8"))
-    if places != 1:
-        raise SystemExit(f"{document} must have one <!-- table --> followed by <!-- end of table -->")
+def fill_in(document: Path, races: Races) -> None:
+    """Puts each table where the document has a place for it."""
+    text = document.read_text("utf-8")
+    for order, results in races.items():
+        table = markdown(results)
+        place = re.compile(_PLACE.format(order=order), re.DOTALL)
+        text, places = place.subn(lambda _, table=table: table, text)
+        if places != 1:
+            raise SystemExit(
+                f"{document} must have one <!-- table {order} --> and <!-- end of table --> after it"
+            )
     document.write_text(text, "utf-8")
 
 
-def as_json(results: Mapping[str, Figures], about: Mapping[str, Any]) -> bytes:
+def as_json(races: Races, about: Mapping[str, Any]) -> bytes:
     machine = {
         "machine": platform.machine(),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
         **{package: _version(package) for package in ("aiohttp", "scrapy", "shoal")},
     }
-    everything = {"about": {**machine, **about}, "contenders": results, "claims": claims(results)}
+    orders = {order: {"contenders": results, "claims": claims(results)} for order, results in races.items()}
+    everything = {"about": {**machine, **about}, "orders": orders}
     return msgspec.json.format(msgspec.json.encode(everything), indent=1)
 
 

@@ -22,7 +22,7 @@ class Terms(msgspec.Struct, frozen=True):
     timeout: float = 30.0  # unscaled seconds for one request, where a contender does not choose it by itself
     shoal_slots: int = 100
     shoal_rate: float = 2.0  # per unscaled second and host
-    shoal_per_host: int = 2
+    shoal_per_host: str = "auto"
 
     def seconds(self, unscaled: float) -> float:
         return unscaled / self.scale

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Literal
 
 from shoal.testing import HostProfile
+
+Order = Literal["by-host", "shuffled"]
+ORDERS: tuple[Order, ...] = ("by-host", "shuffled")
 
 PAGES = 25  # on each host
 RATE, BURST = 5.0, 10  # what every host allows, per second and at once
@@ -52,7 +56,9 @@ def _between(low: float, high: float, rng: random.Random) -> float:
     return low * math.pow(high / low, rng.random())
 
 
-def shuffled(urls: list[str], seed: int) -> list[str]:
+def in_order(urls: list[str], order: Order, seed: int) -> list[str]:
+    """By host, as lists of people are; or shuffled, which spares hosts by itself."""
     urls = sorted(urls)
-    random.Random(seed).shuffle(urls)
+    if order == "shuffled":
+        random.Random(seed).shuffle(urls)
     return urls

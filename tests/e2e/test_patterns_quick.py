@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DOCUMENT = "# Race\n\n<!-- table -->\nold\n<!-- end of table -->\n\nThe end.\n"
+DOCUMENT = "# Race\n\n<!-- table by-host -->\nold\n<!-- end of table -->\n\nThe end.\n"
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     web = ["--hosts", "20", "--pages", "4", "--scale", "40", "--deadline", "1200"]
     files = ["--json", "race.json", "--plot", "race.svg", "--document", "race.md"]
     subprocess.run(
-        [sys.executable, "-m", "benchmarks.patterns", *web, "--only", "semaphore", "shoal", *files],
+        [
+            sys.executable,
+            "-m",
+            "benchmarks.patterns",
+            *web,
+            "--only",
+            "semaphore",
+            "shoal",
+            "--order",
+            "by-host",
+            *files,
+        ],
         cwd=folder,
         env={"PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"},
         check=True,
@@ -32,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_figure_is_there_for_every_contender(folder: Path) -> None:
-    race = msgspec.json.decode((folder / "race.json").read_bytes())
+    race = msgspec.json.decode((folder / "race.json").read_bytes())["orders"]["by-host"]
     assert list(race["contenders"]) == ["semaphore", "shoal"]
     for name, figures in race["contenders"].items():
         # One host in twenty hangs: its pages cannot be had, and every request to it is a timeout.
@@ -48,17 +59,17 @@ def test_every_figure_is_there_for_every_contender(folder: Path) -> None:
         shares = [share for _, share in figures["curve"]]
         assert shares == sorted(shares), name
         assert shares[-1] == figures["obtained"] / figures["obtainable"], name
-    assert len(race["claims"]) == 7
+    assert len(race["claims"]) == 8
 
 
 def test_the_plot_has_a_line_for_every_contender(folder: Path) -> None:
-    plot = ElementTree.parse(folder / "race.svg")
+    plot = ElementTree.parse(folder / "race-by-host.svg")
     assert len(plot.findall(".//{http://www.w3.org/2000/svg}polyline")) == 2
 
 
 def test_the_table_takes_its_place_in_the_document(folder: Path) -> None:
     text = (folder / "race.md").read_text()
-    assert text.startswith("# Race\n\n<!-- table -->\n| | obtained | pages/min |")
+    assert text.startswith("# Race\n\n<!-- table by-host -->\n| | obtained | pages/min |")
     assert text.endswith("|\n<!-- end of table -->\n\nThe end.\n")
     assert "\n| `semaphore` | " in text
     assert "\n| `shoal` | " in text
@@ -66,4 +77,4 @@ def test_the_table_takes_its_place_in_the_document(folder: Path) -> None:
 
 
 def test_nothing_is_left_in_the_directory(folder: Path) -> None:
-    assert sorted(path.name for path in folder.iterdir()) == ["race.json", "race.md", "race.svg"]
+    assert sorted(path.name for path in folder.iterdir()) == ["race-by-host.svg", "race.json", "race.md"]

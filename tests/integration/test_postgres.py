@@ -109,7 +109,7 @@ async def test_a_table_is_made_for_every_kind_of_item(postgres: str) -> None:
     ((key, item, url, job, *times),) = await ask(postgres, "SELECT * FROM book")
     assert (key, msgspec.json.decode(item)) == ("1", {"upc": "1", "price": 1.0, "title": "One"})
     assert (url, job) == ("http://a/1", "shop")
-    assert [moment.timestamp() for moment in times] == [T0] * 3
+    assert [moment.timestamp() for moment in times] == [T0] * 4
     assert sorted(item["a"] for item in (await items(postgres, "note")).values()) == [1, 2]
 
 

@@ -197,7 +197,7 @@ def test_variables_that_are_no_settings_are_left_alone() -> None:
 
 def test_case_36_flags_and_spiders() -> None:
     assert message(from_flags, per_host=0) == (
-        "flag per_host: 0 is not allowed; per_host must be a whole number, at least 1"
+        "flag per_host: 0 is not allowed; per_host must be a whole number, at least 1 or auto"
     )
     assert message(from_flags, per_host="two").startswith("flag per_host: 'two' is not allowed")
     assert message(from_flags, **{"per-host": "2"}) == (

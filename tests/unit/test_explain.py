@@ -154,7 +154,7 @@ def test_a_host_that_was_given_up() -> None:
 
 
 def test_a_host_that_asked_for_rest() -> None:
-    state = RateState(factor=2, base=0.5, blocked_until=NOW + 12, answers=2, slowdowns=1, status="429")
+    state = RateState(pace=1.0, began=2.0, blocked_until=NOW + 12, complaints=2, status="429")
     first = pending(host=host(policies={"rate": state})).causes[0].sentence
     assert "is blocked for another 12 s (answered 429 2 times" in first
 

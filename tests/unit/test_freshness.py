@@ -36,6 +36,8 @@ from shoal.inspect.why import Facts, explain
 from shoal.model import Done, Lease, Revisit, Settlement
 from shoal.model.counts import CHANGED, GONE, MISSED, UNCHANGED, VISITS
 from shoal.model.page_record import PageRecord
+from shoal.policy.change_rate import changes_every
+from shoal.policy.revisit import NO_PLAN, learned
 from shoal.runtime.stalled_jobs import LONG, StalledJobs, say_why
 from shoal.terminal import live_panel, status_view, summary
 from shoal.terminal.progress_lines import line
@@ -53,6 +55,14 @@ def job(state: JobState = "running", counts: dict[str, int] | None = None, **cou
 def page(path: str, due: float, *, waits: bool = True, host: str = "a.test", **record: Any) -> Followed:
     known = PageRecord(**{"visits": 2, "checked_at": NOW - 3600, "interval": 3600.0, **record})
     return Followed(make_task(f"http://{host}/{path}", record=known), due, waits)
+
+
+def learnt(changed: bool, waited: float) -> bytes:
+    """What is known of a page's rate after eight such visits."""
+    rate = b""
+    for _ in range(8):
+        rate = learned(rate, changed=changed, waited=waited, plan=NO_PLAN)
+    return rate
 
 
 def drawn(shown: Any, width: int = 120) -> str:
@@ -121,15 +131,16 @@ def test_next_visits_are_a_histogram() -> None:
 def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
     following = Following(
         [
-            page("fast", NOW + 60, interval=60.0, changed_at=NOW - 10, visits=90),
-            page("slow", NOW + DAY, interval=DAY, changed_at=NOW - 10),
+            page("slow", NOW + DAY, rate=learnt(True, DAY)),
+            page("fast", NOW + 60, rate=learnt(True, 600.0)),
+            page("calm", NOW + 60, rate=learnt(False, 600.0)),
             page("late", NOW - 600, waits=False, host="b.test"),
             page("later", NOW - 60, host="b.test"),
             page("broken", NOW + 60, missed=3, trouble="http_500: the server failed"),
             page("away", NOW + 60, gone=1, missed=1, trouble="http_404"),
         ]
     )
-    found = details_of(job(waiting=5, delayed=5, leased=1), following, NOW)
+    found = details_of(job(waiting=6, delayed=6, leased=1), following, NOW)
     assert [one.url[-4:] for one in found.restless] == ["fast", "slow"]
     assert [one.url[14:] for one in found.overdue] == ["late", "later"]
     assert [(one.url[14:], one.trouble) for one in found.troubled] == [
@@ -138,10 +149,10 @@ def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
     ]
     assert [(one.host, one.followed, one.overdue) for one in found.hosts] == [
         ("b.test", 2, 2),
-        ("a.test", 4, 0),
+        ("a.test", 5, 0),
     ]
     assert found.hosts[0].oldest_due == NOW - 600
-    assert freshness_of(job(waiting=5, delayed=5, leased=1), following, NOW).failing == 2
+    assert freshness_of(job(waiting=6, delayed=6, leased=1), following, NOW).failing == 2
 
 
 def test_a_person_is_warned_when_more_than_a_few_pages_are_late() -> None:
@@ -345,6 +356,24 @@ def test_why_tells_how_often_a_page_was_visited() -> None:
     changed = PageRecord(2, NOW - 3600, NOW - 3600, NOW - 3600, 4 * 3600.0)
     assert said_of_visits(changed, NOW) == "visited twice, changed at its last visit, 60 min ago"
     assert said_of_visits(PageRecord(1, NOW - 30, NOW - 30, NOW - 30), NOW) == "visited once, 30 s ago"
+
+
+def test_how_often_a_page_changes_is_told_once_a_change_was_found() -> None:
+    every = changes_every(learnt(True, DAY))
+    assert every == pytest.approx(DAY, rel=0.01), "it had changed each time: more often was not seen"
+    seldom = b""
+    for turn in range(40):
+        seldom = learned(seldom, changed=turn % 10 == 9, waited=DAY, plan=NO_PLAN)
+    found = changes_every(seldom)
+    assert found is not None
+    assert 6 * DAY < found < 16 * DAY, "one in ten visits found a change"
+    assert changes_every(learnt(False, DAY)) is None
+    assert changes_every(b"") is None
+    assert changes_every(b"nonsense") is None
+    record = PageRecord(9, NOW - 3600, NOW - 3600, NOW - 3 * DAY, DAY, rate=learnt(True, 6 * DAY))
+    said = said_of_visits(record, NOW)
+    assert said.startswith("visited 9 times, changes about every ")
+    assert said.endswith(" d, unchanged for 3 d")
 
 
 def test_why_tells_what_the_last_visits_came_to() -> None:

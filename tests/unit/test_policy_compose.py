@@ -186,7 +186,7 @@ def test_states_of_other_versions_are_read_as_far_as_they_fit() -> None:
     policies = HostPolicies(Settings())
     stored = msgspec.msgpack.encode(
         {
-            "rate": {"factor": 2.0, "base": 0.5, "a_field_of_tomorrow": [1, 2]},
+            "rate": {"pace": 1.0, "began": 2.0, "a_field_of_tomorrow": [1, 2]},
             "breaker": {"phase": "open", "until": T + 99},  # from when it was kept by host
             "breaker@http": {"phase": "ajar"},
             "timeout": "a string",
@@ -194,7 +194,7 @@ def test_states_of_other_versions_are_read_as_far_as_they_fit() -> None:
         }
     )
     states = policies.decode(stored)
-    assert states["rate"] == RateState(factor=2.0, base=0.5)
+    assert states["rate"] == RateState(pace=1.0, began=2.0)
     assert "breaker" not in states
     assert states.get("breaker@http", BreakerState()) == BreakerState()
     assert states["timeout"] == policies.initial()["timeout"]

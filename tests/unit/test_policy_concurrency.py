@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from shoal.policy.concurrency import AimdPolicy, AimdState
+from shoal.policy.concurrency import FIRST, AimdPolicy, AimdState
 from shoal.policy.protocol import Observation
 from shoal.settings import Settings
 
@@ -116,3 +116,54 @@ def test_stored_limits_obey_the_settings_of_today() -> None:
 def test_says_why(policy: AimdPolicy) -> None:
     state = policy.observe(AimdState(), bad("http_503", T))
     assert policy.limits(state, T).why == "4 instead of 8 at a time because of 503"
+
+
+# -- per_host = "auto"
+
+
+def auto(rate: float = 2.0) -> AimdPolicy:
+    return AimdPolicy(Settings(rate=rate, per_host="auto"))
+
+
+def after(policy: AimdPolicy, answers: int, latency: float, state: AimdState | None = None) -> AimdState:
+    state = state or AimdState()
+    for n in range(answers):
+        state = policy.observe(state, ok(T + n, latency))
+    return state
+
+
+def cap_of(policy: AimdPolicy, state: AimdState) -> int:
+    return policy.limits(state, T).cap or FIRST
+
+
+@pytest.mark.parametrize(
+    ("rate", "latency", "most"),
+    [(2.0, 0.3, 2), (2.0, 1.0, 3), (2.0, 3.0, 9), (2.0, 60.0, 16), (0.5, 3.0, 3), (0.0, 0.1, 16)],
+)
+def test_auto_gives_a_host_as_many_as_its_rate_needs(rate: float, latency: float, most: int) -> None:
+    policy = auto(rate)
+    assert cap_of(policy, AimdState()) == FIRST
+    assert cap_of(policy, after(policy, 300, latency)) == most
+
+
+def test_auto_goes_by_the_interval_that_the_host_is_held_to() -> None:
+    policy, state = auto(), AimdState()
+    for n in range(300):
+        state = policy.observe(state, Observation(T + n, T + n + 3, "ok", interval=5.0))
+    assert cap_of(policy, state) == FIRST
+
+
+def test_auto_gives_no_more_to_a_host_whose_latency_grows() -> None:
+    """Each one more makes all of them slower: it serves two at once."""
+    policy, state = auto(rate=20.0), AimdState()
+    for n in range(400):
+        state = policy.observe(state, ok(T + n, 0.5 * max(1.0, cap_of(policy, state) / 2)))
+    assert cap_of(policy, state) <= 4
+
+
+def test_auto_is_cut_by_overload_and_says_so_until_it_has_recovered() -> None:
+    policy = auto()
+    state = policy.observe(after(policy, 300, 3.0), bad("http_503", T + 500))
+    assert policy.limits(state, T).why == "4 at a time because of 503"
+    state = after(policy, 300, 3.0, state)
+    assert (cap_of(policy, state), policy.limits(state, T).why) == (9, "")

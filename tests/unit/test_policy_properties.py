@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shoal.policy.compose import HostPolicies
 from shoal.policy.outcomes import TABLE
 from shoal.policy.protocol import Observation
-from shoal.policy.rate import MAX_FACTOR
+from shoal.policy.rate import SLOWEST, UNLIMITED
 from shoal.settings import Settings
 
 T = 1_750_000_000.0
@@ -66,7 +66,7 @@ settings = st.builds(
 @given(settings, st.lists(observations(), max_size=60))
 def test_bounds_hold_whatever_is_seen(settings: Settings, seen: list[Observation]) -> None:
     policies, states, latest = HostPolicies(settings), HostPolicies(settings).initial(), T
-    longest = MAX_FACTOR * max(1 / settings.rate if settings.rate else 0.1, 10.0)
+    longest = max(1 / SLOWEST, 2 / settings.rate if settings.rate else 0.0)
     longest_block = max(settings.retry_after_cap, settings.breaker_cooldown_cap, settings.breaker_give_up)
     for one in seen:
         states, latest = policies.observe(states, [one]), max(latest, one.ended)
@@ -112,7 +112,7 @@ def test_requests_in_flight_together_hit_once_in_any_order(
     a, b = policies.limits(one, T + 2), policies.limits(other, T + 2)
     assert a.interval == b.interval
     rate, concurrency, timeout = (one[name] for name in ("rate", "concurrency", "timeout"))
-    assert rate.factor <= 2  # type: ignore[union-attr]
+    assert rate.pace in (0.0, (settings.rate or UNLIMITED) / 2)  # type: ignore[union-attr]
     assert (concurrency.limit or settings.per_host) >= max(1, settings.per_host / 2)  # type: ignore[union-attr]
     assert timeout.doublings == other["timeout"].doublings <= 1  # type: ignore[union-attr]
 

@@ -36,6 +36,7 @@ def refusal(path: Path) -> StoreError:
 # How a file of schema 5 looked.
 TO_5 = """
 DROP TABLE source; DROP TABLE past; DROP TABLE dropped; DROP TABLE counter; ALTER TABLE job DROP COLUMN rejected;
+DROP TABLE passed;
 ALTER TABLE job DROP COLUMN waiting; DROP INDEX delayed_queue; ALTER TABLE delayed DROP COLUMN revisit;
 ALTER TABLE job ADD COLUMN fed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN fed_all INTEGER NOT NULL DEFAULT 0;

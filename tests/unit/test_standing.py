@@ -26,6 +26,7 @@ from shoal.inspect.host import rate_source, view_of, with_robots, with_sources
 from shoal.jobs.note import write_note
 from shoal.model import Failure, Lease, Outcome, Response, Task
 from shoal.policy.compose import first_valve
+from shoal.policy.concurrency import MOST
 from shoal.policy.host_table import HostTable
 from shoal.policy.load import Traffic
 from shoal.policy.protocol import Observation
@@ -230,7 +231,7 @@ def test_the_strictest_holds_and_is_named() -> None:
     not_asked = replace(robots, manual=Manual(rate=1.0, robots=False))
     assert seen(rules, not_asked)[0] == 1.0
 
-    complaints = RateState(factor=4.0, slowdowns=2, status="429")
+    complaints = RateState(pace=0.125, complaints=2, status="429")
     slowed = rules.policies.encode({**rules.policies.initial(), "rate": complaints})
     assert seen(rules, replace(known, policies=slowed)) == (8.0, 3, "slowed down by the policy rate")
     plain = HostRules(Settings(rate=4, robots=False))
@@ -241,8 +242,8 @@ def test_a_job_says_what_its_tables_allow() -> None:
     rules = HostRules(Settings(rate=4, host={SHOP: HostSettings(rate=0.5)}), "mine")
     asks = {host: rules.asked(host, HostState(), 0.0).asks["mine"] for host in (SHOP, "other.example")}
     assert {host: (ask.interval, ask.cap) for host, ask in asks.items()} == {
-        SHOP: (2.0, 2),
-        "other.example": (0.25, 2),
+        SHOP: (2.0, MOST),
+        "other.example": (0.25, MOST),
     }
     changed = HostRules(Settings(rate=4, host={SHOP: HostSettings(rate=1)}), "mine")
     assert not changed.has_asked(SHOP, HostState(asks={"mine": asks[SHOP]}))

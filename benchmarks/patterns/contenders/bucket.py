@@ -20,7 +20,7 @@ WORKERS, PER_DOMAIN = 100, 10
 RATE, BURST = 5.0, 10  # what the hosts allow
 ATTEMPTS = 5
 BACKOFF = 1.0  # seconds, doubled with every attempt, up to half of it taken off at random
-FAILURES, COOLDOWN = 5, 30.0  # in a row, until the breaker opens; seconds until it lets one request through
+FAILURES, COOLDOWN = 5, 60.0  # in a row, until the breaker opens; seconds until it lets one request through
 
 
 class Job(Struct, frozen=True):

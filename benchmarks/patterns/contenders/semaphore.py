@@ -1,4 +1,4 @@
-"""Fifty permits: one attempt a URL, whatever it gives."""
+"""Fifty permits: three attempts a URL, one right after the other."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from benchmarks.patterns.client import Client, run
 
 PERMITS = 50
+ATTEMPTS = 3
 
 
 async def crawl(urls: Sequence[str], client: Client) -> None:
@@ -15,7 +16,10 @@ async def crawl(urls: Sequence[str], client: Client) -> None:
 
     async def fetch(url: str) -> None:
         async with permits:
-            await client.slot().get(url)
+            slot = client.slot()
+            for _ in range(ATTEMPTS):
+                if not (await slot.get(url)).failed:
+                    break
 
     await asyncio.gather(*[fetch(url) for url in urls])
 

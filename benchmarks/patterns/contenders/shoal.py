@@ -60,7 +60,7 @@ def scaled_settings(terms: Terms) -> dict[str, float]:
 def command(terms: Terms) -> list[str]:
     words = ["shoal", "crawl", "-i", str(URLS), "-o", str(ROWS), "--depth", "0", "--no-robots", "--quiet"]
     words += ["-s", "trust_start=true"]  # the web is on this machine
-    words += ["--concurrency", str(terms.shoal_slots), "--per-host", str(terms.shoal_per_host)]
+    words += ["--concurrency", str(terms.shoal_slots), "--per-host", terms.shoal_per_host]
     words += ["--rate", str(terms.per_second(terms.shoal_rate))]
     for name, value in scaled_settings(terms).items():
         words += ["-s", f"{name}={value}"]

@@ -15,6 +15,7 @@ from shoal import __version__
 from shoal.cli import (
     EXIT_CODES,
     add,
+    changes,
     check,
     completion,
     crawl,
@@ -88,6 +89,7 @@ app.command("why")(status.why)
 app.command("dashboard")(dashboard.dashboard)
 app.command("report")(report.report)
 app.command("rows")(rows.rows)
+app.command("changes")(changes.changes)
 app.command("export")(export.export)
 app.add_typer(hosts.app, name="hosts")
 app.add_typer(proxies.app, name="proxies")

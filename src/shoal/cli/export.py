@@ -37,6 +37,9 @@ def export(
             "--key", value="FIELD", text="Of rows with the same value there, only the first. Repeatable."
         ),
     ] = None,
+    latest: Annotated[
+        bool, options.switch("--latest", text="With --key: of rows with the same value, the last.")
+    ] = False,
     store: options.Store = options.DEFAULT_STORE,
     fresh: Annotated[bool, options.switch("--fresh", text="Replace files that are there already.")] = False,
     quiet: options.Quiet = False,
@@ -53,6 +56,10 @@ def export(
 
     if not output:
         raise UsageError(f"say where the rows go: shoal export {job} -o rows.csv")
+    if latest and not key:
+        raise UsageError(
+            f"--latest: say what the key of the rows is: shoal export {job} --latest --key id -o …"
+        )
     places = read_output(expand(output, job, datetime.now(UTC).strftime("%Y-%m-%d")))
     settings = load(config, {}, os.environ, options.flags(pairs))
     found, total = _sources(store, job, files or [], places, item)
@@ -65,6 +72,7 @@ def export(
             settings,
             item=item,
             key=key or (),
+            latest=latest,
             replace=fresh,
             least=0 if files or item or key else total,
         ),

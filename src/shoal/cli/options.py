@@ -66,10 +66,21 @@ Concurrency = Annotated[
         default=_DEFAULTS.concurrency,
     ),
 ]
+
+
+def _number_or_word(text: str | None) -> int | str | None:
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else text
+
+
 PerHost = Annotated[
-    int | None,
+    str | None,
     option(
-        "--per-host", value="N", text="Requests at once per host.", panel=SPEED, default=_DEFAULTS.per_host
+        "--per-host",
+        value="N",
+        text="Requests at once per host; auto: as many as the rate needs.",
+        panel=SPEED,
+        default=_DEFAULTS.per_host,
+        told=_number_or_word,
     ),
 ]
 Rate = Annotated[

@@ -14,6 +14,7 @@ from shoal.admit.referrer import Referrer
 from shoal.engine.escalation import Escalation
 from shoal.engine.tally import Tally
 from shoal.hosts.cache import HostView
+from shoal.humanize import read_span
 from shoal.model import Lease, Refused, Request, Settlement, Task
 from shoal.model.built_in import WEBHOOK
 from shoal.settings import Settings
@@ -48,6 +49,8 @@ class Links:
         self._tally = tally
         self._now = now
         self._known = KnownLinks()
+        self._known_for = _memory_of(settings)
+        self._known_since = now()
         self._unsettled: dict[int, _Unsettled] = {}  # by the token of the lease
         self._doubtful: dict[int, _Unsettled] = {}  # those of settlements made before the store went back
 
@@ -103,6 +106,8 @@ class Links:
 
     def _unknown(self, task: Task, requests: Sequence[Request]) -> list[Request]:
         """The requests without links that are known to be admitted, which on most pages are nearly all of them."""
+        if self._known_for and self._now() - self._known_since >= self._known_for:
+            self._known, self._known_since = KnownLinks(), self._now()
         by_base: dict[str, dict[str, Request]] = {}
         special: list[Request] = []
         for request in requests:
@@ -153,6 +158,12 @@ def _allowed(task: Task, host: HostView | None) -> Callable[[str], bool]:
     robots = host.robots.get(scheme(task.url)) if host is not None and host.terms.settings.robots else None
     here = f"{origin(task.url)}/"
     return lambda url: robots is None or not url.startswith(here) or robots.allows(url)
+
+
+def _memory_of(settings: Settings) -> float:
+    """Seconds for which links are known here without asking the store; 0: for ever. A page that may be found anew is, a
+    little later than the store says."""
+    return min(3600.0, (read_span(settings.dedupe_expires) or 0.0) / 20)
 
 
 def _is_link(request: Request) -> bool:

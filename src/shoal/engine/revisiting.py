@@ -43,7 +43,7 @@ from shoal.model import (
     Settlement,
     Task,
 )
-from shoal.model.built_in import is_built_in
+from shoal.model.built_in import is_built_in, is_source
 from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, VISITS
 from shoal.model.page_record import PageRecord
 from shoal.policy.revisit import Pace, Visit, learned, read_pace, wait
@@ -104,7 +104,8 @@ class Revisiting:
         if task.item is not None or self._settings.max_pages or self._settings.offline:
             return None  # of a crawl that ends after so many pages, none is visited again
         if is_built_in(task.handler):
-            return self._pace_of_source()
+            again = is_source(task.handler) and task.options.revisit != "never"
+            return self._pace_of_source() if again else None
         handler = self._spider.handler_named(task.handler)
         return self._pace(task.options.revisit or handler.revisit or self._settings.revisit)
 

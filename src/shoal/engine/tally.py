@@ -155,7 +155,7 @@ class Tally:
         """`inner`: a request inside a handler, which is no page of its own."""
         status, elapsed = response.status, response.elapsed
         entry = self._hosts.get(host) or self._new_host(host)
-        if not 300 <= status < 400 and not inner:
+        if (not 300 <= status < 400 or status == 304) and not inner:  # 304: the page is as it was
             self.pages += 1
             entry.pages += 1
         self.fetches += 1

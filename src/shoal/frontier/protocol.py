@@ -116,6 +116,12 @@ class Queue(Timed, Protocol):
         its host and its domain back, if no claim or reservation came after its own."""
         ...
 
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        """Makes pages of the host due now that wait for their next visit; returns how many. `wanted` has their
+        fingerprints, and when each is said to have changed: one that was checked since then is left alone. A hint, no
+        promise: it looks through the host's delayed tasks in portions, and each of them is hastened or not."""
+        ...
+
     async def journal_length(self, job: str, key: str) -> int | None:
         """The committed position of an output; None if the job never wrote it."""
         ...

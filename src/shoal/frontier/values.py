@@ -47,6 +47,7 @@ class JobSpec(Struct, frozen=True):
     # home may be exact all the same.
     dedupe: Literal["exact", "bloom"] = "exact"
     capacity: int = 0
+    dedupe_expires: float = 0.0  # seconds after which a page that was done may be seen again; 0: never
     domain: DomainLimit = (
         DomainLimit()
     )  # for all hosts of a domain; of several running jobs there the strictest holds

@@ -6,6 +6,7 @@ The homes in Python use these rules; the scripts of `redis` have the same ones i
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -75,6 +76,12 @@ def marks(task: Task) -> list[int]:
 def own_mark(task: Task) -> int | None:
     """The mark that tells whether a page has a task; with a variant, one with the same handler and meta."""
     return task.fingerprint if task.variant is None else task.variant
+
+
+def is_wanted(task: Task, wanted: Mapping[int, float]) -> bool:
+    """Whether the page is said to have changed since it was last checked."""
+    since = None if task.fingerprint is None else wanted.get(task.fingerprint)
+    return since is not None and task.record is not None and task.record.checked_at < since
 
 
 def budget_left(spec: JobSpec, done: int, leased: int) -> int:

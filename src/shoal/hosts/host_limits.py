@@ -13,6 +13,7 @@ from shoal.frontier.values import HostRecord
 from shoal.hosts.host_state import NO_ORDERS, Ask, HostState, Manual, encode_state, state_of
 from shoal.jobs.worker_status import status_of
 from shoal.policy.compose import HostPolicies, configured
+from shoal.policy.concurrency import most_at_once
 from shoal.policy.host_table import NOTHING, HostTable, over, settings_at
 from shoal.policy.protocol import Limits
 from shoal.settings import HostSettings, Settings
@@ -86,14 +87,14 @@ class HostRules:
         if not self._job or ask is None:
             return not self._job
         terms = self.terms(self.table.of(host))
-        return (ask.interval, ask.cap) == (terms.interval, terms.settings.per_host)
+        return (ask.interval, ask.cap) == (terms.interval, most_at_once(terms.settings))
 
     def asked(self, host: str, state: HostState, now: float, silent: Set[str] = frozenset()) -> HostState:
         """The state with this job's limits, and without those of jobs in `silent`."""
         asks = {job: ask for job, ask in state.asks.items() if job not in silent}
         if not self.has_asked(host, state):
             terms = self.terms(self.table.of(host))
-            asks[self._job] = Ask(terms.interval, terms.settings.per_host, now)
+            asks[self._job] = Ask(terms.interval, most_at_once(terms.settings), now)
         return state if asks == state.asks else replace(state, asks=asks)
 
     def valve(self, host: str, current: Valve, state: HostState, limits: Limits) -> Valve:

@@ -17,6 +17,7 @@ from shoal.frontier.following import Followed, Following
 from shoal.frontier.values import Job
 from shoal.model import counts
 from shoal.model.page_record import PageRecord
+from shoal.policy.change_rate import changes_every
 from shoal.text import one_line
 
 # Upper edges of the histogram of next visits, in seconds from now.
@@ -135,7 +136,7 @@ def said_of_visits(record: PageRecord, now: float) -> str:
     """ "visited 14 times, changes about every 2 d, unchanged for 3 d"."""
     times = {1: "once", 2: "twice"}.get(record.visits) or f"{humanize.count(record.visits)} times"
     parts = [f"visited {times}"]
-    if (every := changes_every(record)) is not None:
+    if (every := changes_every(record.rate)) is not None:
         parts.append(f"changes about every {humanize.span(every)}")
     if record.visits > 1 and record.changed_at and record.changed_at < record.checked_at:
         parts.append(f"unchanged for {humanize.span(now - record.changed_at)}")
@@ -144,11 +145,6 @@ def said_of_visits(record: PageRecord, now: float) -> str:
     else:
         parts.append(f"{humanize.span(now - record.checked_at)} ago")
     return ", ".join(parts)
-
-
-def changes_every(record: PageRecord) -> float | None:
-    """Seconds between two changes of the page, as far as they are known; None: no telling."""
-    return None
 
 
 def results_in_words(visits: Visits) -> str:
@@ -182,6 +178,7 @@ class PageView(Struct, frozen=True):
     checked_at: float  # 0: never
     changed_at: float  # when it was last found to be new or changed
     interval: float  # seconds between two visits, as planned
+    changes_every: float | None  # seconds between two changes, about; None: none was found yet
     gone: int  # how often in a row it was not there
     missed: int  # … or could not be had
     held: int  # … or its items were held back
@@ -199,16 +196,16 @@ class HostFreshness(Struct, frozen=True):
 class FreshnessDetails(Struct, frozen=True):
     due: Sequence[int]  # pages by when they are due: overdue, then up to each of EDGES, then later ones
     hosts: Sequence[HostFreshness] = ()  # those with most overdue pages first
-    restless: Sequence[PageView] = ()  # the pages that are visited most often: they change most
+    restless: Sequence[
+        PageView
+    ] = ()  # the pages that are visited most often, and of these those that changed last
     overdue: Sequence[PageView] = ()  # those that are overdue longest
     troubled: Sequence[PageView] = ()  # gone, missed or held back at their last visit
 
 
 def details_of(job: Job, following: Following, now: float) -> FreshnessDetails:
     pages = following.pages
-    restless = sorted(
-        (page for page in pages if _changes(page)), key=lambda page: (_interval(page), -_visits(page))
-    )
+    restless = sorted((page for page in pages if _every(page)), key=lambda page: _every(page) or 0.0)
     overdue = sorted((page for page in pages if _is_overdue(page, now)), key=lambda page: page.due)
     troubled = sorted(
         (page for page in pages if _trouble(page)), key=lambda page: (-_trouble(page), page.due)
@@ -265,17 +262,9 @@ def _is_overdue(page: Followed, now: float) -> bool:
     return not page.waits or page.due <= now
 
 
-def _changes(page: Followed) -> bool:
-    record = page.task.record
-    return record is not None and record.visits > 1 and record.changed_at > 0
-
-
-def _interval(page: Followed) -> float:
-    return page.task.record.interval if page.task.record is not None else 0.0
-
-
-def _visits(page: Followed) -> int:
-    return page.task.record.visits if page.task.record is not None else 0
+def _every(page: Followed) -> float | None:
+    """Seconds between two changes of the page; None: none was found yet."""
+    return changes_every(page.task.record.rate) if page.task.record is not None else None
 
 
 def _trouble(page: Followed) -> int:
@@ -296,6 +285,7 @@ def _view(page: Followed, now: float) -> PageView:
         record.checked_at,
         record.changed_at,
         record.interval,
+        changes_every(record.rate),
         record.gone,
         record.missed,
         record.held,

@@ -18,7 +18,7 @@ from shoal.hosts.host_state import HostState, state_of
 from shoal.inspect.host import CONDITIONS, Condition, HostView, causes, view_of, with_robots
 from shoal.inspect.lookup import rules_for
 from shoal.inspect.overview import Overview, SlowHost, slow_host
-from shoal.model import is_items_host
+from shoal.model import is_items_host, is_webhook_host
 from shoal.policy.quality_alarms import number_of_alarms
 
 _SHOWN = 12
@@ -110,4 +110,7 @@ def _usual(host: HostView, waiting: int) -> str:
     pace = f", {humanize.speed(host.pace)} a second at most" if host.pace is not None else ""
     error = f"; the latest error: {host.state.errors[-1]}" if host.state.errors else ""
     what = "item" if is_items_host(host.name) else "page"
-    return f"{humanize.plural(waiting, what)} to go{pace}{error}"
+    many = humanize.plural(waiting, what)
+    if is_webhook_host(host.name):
+        many, pace = humanize.plural(waiting, "delivery", "deliveries"), ""
+    return f"{many} to go{pace}{error}"

@@ -89,11 +89,10 @@ class HostView(Struct, frozen=True):
     @property
     def visits(self) -> HostVisits | None:
         """None: no page of it is visited again and again."""
-        plan = getattr(self.state, "revisits", None)
-        if plan is None or round(plan.pages) < 1:
+        plan = self.state.revisits
+        if round(plan.pages) < 1:
             return None
-        shares = [part / plan.visits if plan.visits >= 1 else None for part in (plan.on_time, plan.changes)]
-        return HostVisits(round(plan.pages), *shares)
+        return HostVisits(round(plan.pages), plan.on_time, plan.changed)
 
     @property
     def rate(self) -> float | None:

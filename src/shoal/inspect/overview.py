@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 PATIENCE = 1.0  # seconds for those who look again and again
 _LEAST = 2.0  # seconds that an answer is good for
+_STALE = 30.0  # … of the pages that a job follows, at most: on a busy machine every look takes long
 _TIMES = 50.0  # … or so many times what it took, if that is longer
 
 
@@ -44,9 +45,16 @@ class Throttled(Generic[T]):
     wait gets the last answer while the query runs."""
 
     def __init__(
-        self, first: T, *, patience: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        first: T,
+        *,
+        patience: float | None = None,
+        longest: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`longest`: seconds that an answer is good for at most, however long it took."""
         self._answer = first  # until there is one
+        self._longest = longest
         self._patience = patience  # None: without end
         self._clock = clock
         self._good_until = float("-inf")
@@ -67,7 +75,7 @@ class Throttled(Generic[T]):
         began = self._clock()
         self._answer = await ask()
         ended = self._clock()
-        self._good_until = ended + max(_LEAST, _TIMES * (ended - began))
+        self._good_until = ended + min(self._longest, max(_LEAST, _TIMES * (ended - began)))
 
 
 def _noticed(asking: asyncio.Task[None]) -> None:
@@ -144,7 +152,9 @@ class Horizon:
         if not is_standing(job) or not is_open(job):
             return None
         unknown = FollowedLook(job, Following(whole=False), 0.0)
-        known = self._followed.setdefault(job.spec.name, Throttled(unknown, patience=PATIENCE))
+        known = self._followed.setdefault(
+            job.spec.name, Throttled(unknown, patience=PATIENCE, longest=_STALE)
+        )
         return await known.get(lambda: look_at_followed(frontier, job))
 
     async def freshness(self, frontier: Frontier, job: Job) -> Freshness | None:

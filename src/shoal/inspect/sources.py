@@ -20,6 +20,7 @@ from shoal.errors import SinkError, UsageError
 from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Job
 from shoal.jobs.note import note_of
+from shoal.model import CHANGES
 from shoal.settings import Settings
 from shoal.sink import describe_noted, lines_of
 from shoal.sink.outputs import FORMATS, FileOptions, Place, plain_name, read_output, with_rest
@@ -190,7 +191,8 @@ def _parts(log: Path, committed: int) -> dict[Place, int]:
 def _covering(places: Sequence[Place], parts: Mapping[Place, int], item: str) -> Iterator[Source]:
     """Files that have each row once: those of one output with all rows if there is one, or else of one for each kind of
     item. `item`: only rows of this kind are needed."""
-    files = [place for place in places if place.kind == "file"]
+    # What has changed on pages is no row of an item: it is read only if it is asked for.
+    files = [place for place in places if place.kind == "file" and (place.item != CHANGES or item == CHANGES)]
     if item and (own := [place for place in files if place.item == item]):
         chosen = [_best(own)]
     elif everything := [place for place in files if not place.item and not place.is_rest]:

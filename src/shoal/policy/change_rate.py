@@ -8,7 +8,8 @@ Changes are taken for a Poisson process of an unknown rate r. A visit after w se
 with `quiet` the sum of the times after which nothing had changed, `changes` the number of visits that found a change,
 and `gap` the geometric mean of the times before these. (For one and the same time this is exact; for times that differ
 it is exact for slow pages, and close otherwise.) Those three numbers are kept with the page: its *evidence*. Older
-visits lose weight, so a page that changes its habits is learned anew within some thirty visits.
+visits lose weight, slowly, and at once half of it when something very unlikely is found. So a page that changes its
+habits is learned anew within a few visits.
 
 The rate itself is not known, only how likely each of CLASSES rates is, from one change in three years to one a minute:
 evidence times a prior. The prior is how the rates of the other pages of the host are spread (policy/revisit.py), so a
@@ -37,7 +38,9 @@ STEP: float = (LATEST / SOONEST) ** (1 / (CLASSES - 1))  # from one class to the
 _LOG_STEP = math.log(STEP)
 RATES = tuple(STEP**index / LATEST for index in range(CLASSES))  # changes a second, slowest first
 
-_KEPT = 31 / 32  # weight that a visit keeps when the page is visited once more
+_KEPT = 127 / 128  # weight that a visit keeps when the page is visited once more
+_SURPRISE = 0.05  # a visit that finds what was so unlikely …
+_DOUBTED = 0.5  # … leaves so much weight to all visits before
 _MOST = 1e10  # seconds; more is a mistake of a clock
 _HINTED = 0.5  # visits that a date given by the server is worth
 _TENTHS = 10  # places between two classes that can be told apart
@@ -103,6 +106,15 @@ def unpacked(rate: bytes) -> Evidence | None:
     return Evidence(quiet, changes, gap, low, high, demand)
 
 
+def changes_every(rate: bytes) -> float | None:
+    """Seconds between two changes of the page, about, for people; None: no visit has found a change yet. Never less
+    than the time between those visits: how often it changes in between, nobody has seen."""
+    evidence = unpacked(rate)
+    if evidence is None or evidence.changes < _HINTED:
+        return None
+    return max(evidence.gap, float(LATEST / STEP ** ((evidence.low + evidence.high) / 2 / _TENTHS)))
+
+
 # -- learning
 
 
@@ -111,7 +123,8 @@ def noted(evidence: Evidence, changed: bool, waited: float, age: float | None = 
     waited = bounded(waited)
     if waited <= 0.0:
         return evidence
-    quiet, changes = evidence.quiet * _KEPT, evidence.changes * _KEPT
+    kept = _DOUBTED if _likelihood(evidence, changed, waited) < _SURPRISE else _KEPT
+    quiet, changes = evidence.quiet * kept, evidence.changes * kept
     if not changed:
         return replace(evidence, quiet=min(_MOST, quiet + waited), changes=changes)
     calm = bounded(age) if age is not None else 0.0  # nothing has changed since
@@ -122,6 +135,15 @@ def noted(evidence: Evidence, changed: bool, waited: float, age: float | None = 
         changes=changes + 1.0,
         gap=_joined(evidence.gap, changes, waited - calm, 1.0),
     )
+
+
+def _likelihood(evidence: Evidence, changed: bool, waited: float) -> float:
+    """How likely it was that the visit finds what it did, roughly."""
+    watched = evidence.changes * evidence.gap + evidence.quiet
+    if watched <= 0.0:
+        return 1.0
+    expected = (evidence.changes + 0.5) * waited / watched
+    return -math.expm1(-expected) if changed else math.exp(-expected)
 
 
 def hinted(age: float | None) -> Evidence:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shoal.errors import SettingsError
 from shoal.policy.breaker import BreakerPolicy
-from shoal.policy.concurrency import AimdPolicy
+from shoal.policy.concurrency import AimdPolicy, first_at_once
 from shoal.policy.protocol import NO_LIMITS, AnyPolicy, Limits, Observation, mildest, strictest
 from shoal.policy.rate import RatePolicy
 from shoal.policy.retry import BudgetPolicy
@@ -216,10 +216,11 @@ _RATE_OF_DOMAIN, _PLACES_OF_DOMAIN = 5.0, 4  # times those of a host
 def domain_limit(settings: Settings) -> DomainLimit:
     """The limit for all hosts of a registrable domain together, never stricter than that of a single host."""
     rate = settings.rate * _RATE_OF_DOMAIN if settings.domain_rate is None else settings.domain_rate
-    cap = settings.per_host * _PLACES_OF_DOMAIN if settings.per_domain is None else settings.per_domain
+    places = first_at_once(settings)
+    cap = places * _PLACES_OF_DOMAIN if settings.per_domain is None else settings.per_domain
     return DomainLimit(
         interval=1 / max(rate, settings.rate) if rate and settings.rate else 0.0,
-        cap=max(cap, settings.per_host) if cap else 0,
+        cap=max(cap, places) if cap else 0,
     )
 
 
@@ -240,9 +241,9 @@ def configured(
     interval = 1 / settings.rate if settings.rate else 0.0
     if settings.robots and crawl_delay is not None:
         interval = max(interval, min(crawl_delay, settings.max_crawl_delay))
-    cap = settings.per_host
+    cap = first_at_once(settings)
     if limits.cap is not None:
-        cap = max(1, min(cap, limits.cap))
+        cap = max(1, limits.cap if settings.per_host == "auto" else min(cap, limits.cap))
     return replace(
         current,
         interval=max(interval, limits.interval or 0.0),

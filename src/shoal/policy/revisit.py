@@ -66,8 +66,8 @@ _JITTER = 0.05  # share of a wait by which it may be shorter or longer
 
 _FADES = 90 * DAY  # what was counted for a page that is never heard of again fades in this time
 _UNSEEN = 10.0  # pages that a new host is taken to have at least, for a day or so
-_GUESSED = 4.0  # pages of which nothing is known that the prior has besides those of the host
-_SPARE = 0.02  # days of the budget that are kept as a reserve
+_GUESSED = 8.0  # pages of which nothing is known that the prior has besides those of the host
+_SPARE = 0.02  # days of the budget that are kept as a reserve, and one visit at least
 _SAVED, _OWED = 0.25, 2.0  # days of the budget that the credit is at most, above and below zero
 _FASTER, _SLOWER = 1.0, 2.0  # how far the credit may move the logarithm of the speed
 
@@ -244,14 +244,14 @@ def with_visit(plan: RevisitPlan, visit: Visit, at: float) -> RevisitPlan:
 def _held_credit(credit: float, budget: float, pages: float) -> float:
     if budget <= 0.0:
         return 0.0
-    return max(-_OWED * (budget + pages), min(credit, max(1.0, _SAVED * budget)))
+    return max(-_OWED * (budget + pages), min(credit, max(2.0, _SAVED * budget)))
 
 
 def _price(plan: RevisitPlan, budget: float) -> float:
     """What a visit must be worth, so that all visits together keep to a budget of so many a day."""
     pages = max(0.1, plan.pages)
     unseen = max(0.0, _UNSEEN * math.exp(min(0.0, plan.since - plan.at) / DAY) - pages)
-    spare = (plan.credit - _SPARE * budget) / (pages + unseen)
+    spare = (plan.credit - max(1.0, _SPARE * budget)) / (pages + unseen)
     speed = budget / DAY * math.exp(max(-_SLOWER, min(_FASTER, spare)))
     return (plan.demand * (1 + unseen / pages) / speed) ** 2
 
@@ -325,4 +325,6 @@ def _affordable(likely: Chances, soon: float, plan: RevisitPlan, budget: float, 
         return (
             1.5 * price
         )  # a page that is just worth its visits is then changed, or not, with about equal chances
-    return min(seconds, _PATIENCE * DAY * max(1.0, plan.pages) / budget)
+    pages = max(1.0, plan.pages)
+    # Where there are few pages, there is little else to spend the budget on.
+    return min(seconds, min(_PATIENCE, 1 + pages / 4) * DAY * pages / budget)

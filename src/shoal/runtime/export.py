@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +16,8 @@ from shoal.frontier.values import Job
 from shoal.inspect.job import unknown_job
 from shoal.inspect.sources import RowSource, Sources, given_sources, kind_in, sources_of
 from shoal.jobs.note import note_of
+from shoal.model import CHANGES
+from shoal.model.counts import VISITS
 from shoal.settings import Settings
 from shoal.sink import lines_of
 from shoal.sink.exporting import Exporter
@@ -37,9 +39,12 @@ async def find_sources(frontier: Frontier, name: str, files: Sequence[str], item
         return given_sources(files, await frontier.journals(name)), job.counters.items
     found = await sources_of(frontier, job, item)
     places = read_output(lines_of(note_of(job.spec).output) or None, stored=True)
+    places = tuple(place for place in places if place.item != CHANGES or item == CHANGES)
     if len(places) == 1 and places[0].kind == "database" and not places[0].item:
         # Rows with the same key are one row there: how many there must be is not known.
         return Sources((_database(places[0], job),)), 0
+    if VISITS in job.counts and any(one.place.format in ("sqlite", "duckdb") for one in found.files):
+        return found, 0  # newer versions have replaced rows
     return found, job.counters.items
 
 
@@ -95,17 +100,22 @@ def write_rows(
     *,
     item: str = "",
     key: Sequence[str] = (),
+    latest: bool = False,
     replace: bool = False,
     least: int = 0,
     tell: Callable[[int], object] = lambda _: None,
 ) -> dict[str, int]:
-    """Returns the rows of each file. `least`: how many rows there must be. `tell` is called now and then with the
-    number of rows that were read."""
+    """Returns the rows of each file. `latest`: of rows with the same key the last one, and not the first. `least`: how
+    many rows there must be. `tell` is called now and then with the number of rows that were read."""
     exporter = Exporter(places, settings, replace=replace)
     try:
-        rows = (row for source in sources for row in _rows(source, item))
+        rows: Iterator[ItemRow] = (row for source in sources for row in _rows(source, item))
+        if latest:
+            rows = _last(sources, item, key)
+        elif key:
+            rows = _once(rows, key)
         number = 0
-        for number, (kind, row) in enumerate(_once(rows, key) if key else rows, 1):
+        for number, (kind, row) in enumerate(rows, 1):
             exporter.add(kind, row)
             if number % _STEP == 0:
                 tell(number)
@@ -136,10 +146,28 @@ def _once(rows: Iterator[ItemRow], key: Sequence[str]) -> Iterator[ItemRow]:
     """The first row of each key; rows without these fields are all kept."""
     met: set[bytes] = set()
     for kind, row in rows:
-        values = [row.get(name) for name in key] if isinstance(row, dict) else []
-        if any(value is not None for value in values):
-            mark = blake2b(msgspec.json.encode([kind, values]), digest_size=16).digest()
+        if (mark := _mark(kind, row, key)) is not None:
             if mark in met:
                 continue
             met.add(mark)
         yield kind, row
+
+
+def _last(sources: Sequence[RowSource], item: str, key: Sequence[str]) -> Iterator[ItemRow]:
+    """The last row of each key, in their order. They are read twice, so that few bytes a row are in memory."""
+    places: dict[bytes, int] = {}
+    for place, (kind, row) in enumerate(row for source in sources for row in _rows(source, item)):
+        if (mark := _mark(kind, row, key)) is not None:
+            places[mark] = place
+    for place, (kind, row) in enumerate(row for source in sources for row in _rows(source, item)):
+        mark = _mark(kind, row, key)
+        if mark is None or places.get(mark) == place:
+            yield kind, row
+
+
+def _mark(kind: str, row: Any, key: Sequence[str]) -> bytes | None:
+    """A hash of the key; None: the row does not have these fields."""
+    values = [row.get(name) for name in key] if isinstance(row, dict) else []
+    if all(value is None for value in values):
+        return None
+    return blake2b(msgspec.json.encode([kind, values]), digest_size=16).digest()

@@ -14,6 +14,7 @@ from shoal.fetch.proxy.pools import find_pools
 from shoal.fetch.webhook_sending import read_receivers
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
+from shoal.humanize import read_span
 from shoal.jobs.note import FedBy, handlers_of, write_note
 from shoal.jobs.schedule import read_times
 from shoal.model import CHANGES
@@ -79,6 +80,7 @@ def spec_of(plan: JobPlan) -> JobSpec:
         dedupe=settings.dedupe,
         capacity=settings.dedupe_capacity if settings.dedupe == "bloom" else 0,
         domain=domain_limit(settings),
+        dedupe_expires=read_expiry(settings.dedupe_expires),
     )
 
 
@@ -89,6 +91,7 @@ def check_parts(plan: JobPlan) -> None:
     check_plugins(plan.settings)
     check_cache(plan.settings)
     check_revisit(plan.settings)
+    read_expiry(plan.settings.dedupe_expires)
     read_times(plan.settings.every, plan.settings.cron)
     if plan.settings.transport:
         import_address("transport", plan.settings.transport)
@@ -126,6 +129,15 @@ def check_revisit(settings: Settings) -> None:
             read_pace(text, 1, 2)
         except ValueError as error:
             raise SettingsError(f"{name}: {error}") from None
+
+
+def read_expiry(text: str) -> float:
+    """Seconds; 0: never."""
+    if not text.strip():
+        return 0.0
+    if not (seconds := read_span(text)):
+        raise SettingsError(f"dedupe_expires: {text[:40]!r} is no time: write 12h, 7d or 4w")
+    return seconds
 
 
 def check_cache(settings: Settings) -> None:

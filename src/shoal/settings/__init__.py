@@ -155,12 +155,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     # -- how fast
     concurrency: PositiveInt = 64  # pages worked on at once; several processes share them
     waiting_per_slot: Count = 32  # pages besides that only wait for a slow server, for each of these
-    per_host: PositiveInt = 2  # requests in flight per host, in the whole crawl
+    # Requests in flight per host, in the whole crawl; "auto": as many as the rate needs, from 2 to 16.
+    per_host: PositiveInt | Literal["auto"] = "auto"
     rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
     burst: PositiveInt = 1  # requests a host may get at once after a quiet spell
     # Of all hosts of a registrable domain together, once there are two; 0 lifts the limit.
     domain_rate: Annotated[float, Meta(ge=0)] | None = None  # requests per second; unset: five times `rate`
-    per_domain: Count | None = None  # requests in flight, in the whole crawl; unset: four times `per_host`
+    per_domain: Count | None = (
+        None  # requests in flight, in the whole crawl; unset: four times `per_host`, or 8
+    )
     processes: PositiveInt = 1  # worker processes on this machine
 
     # -- hosts that need something else
@@ -182,6 +185,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     deny: list[str] = []  # regular expressions: a URL must match none
     dedupe: Literal["exact", "bloom"] = "exact"  # how URLs that were seen are remembered
     dedupe_capacity: PositiveInt = 10_000_000  # with bloom: for how many URLs
+    dedupe_expires: str = ""  # such as "7d": how long a page that is done stays known; "": for ever
     trap_repeats: Count = 3  # the same path segment (or pair) this often means a trap
     max_url_length: PositiveInt = 2_000
     tracking_params: list[str] = []  # query parameters that make no other page, besides the built-in list

@@ -26,7 +26,7 @@ class CrawlSettings(TypedDict, total=False):
 
     concurrency: int
     waiting_per_slot: int
-    per_host: int
+    per_host: int | Literal["auto"]
     rate: float
     burst: int
     domain_rate: float | None
@@ -46,6 +46,7 @@ class CrawlSettings(TypedDict, total=False):
     deny: list[str]
     dedupe: Literal["exact", "bloom"]
     dedupe_capacity: int
+    dedupe_expires: str
     trap_repeats: int
     max_url_length: int
     tracking_params: list[str]

@@ -20,6 +20,7 @@ from shoal.sink.outputs import (
     FileOptions,
     Output,
     Place,
+    history_span,
     make_folders,
     not_on_a_fleet,
     plain_name,
@@ -94,7 +95,8 @@ def open_sink(
     from shoal.sink.file_sink import FileSink, SeveralSinks
 
     places = read_output(output)
-    databases = [(place, _database(place.target, job)) for place in places if place.kind == "database"]
+    keep = history_span(settings) if settings is not None else None
+    databases = [(place, _database(place.target, job, keep)) for place in places if place.kind == "database"]
     if len(places) == len(databases) == 1 and not places[0].item:
         return databases[0][1]
     journal = make_journal(output, job=job, local=local, settings=settings, columns=columns)
@@ -104,12 +106,12 @@ def open_sink(
     return SeveralSinks(databases, journal)
 
 
-def _database(address: str, job: str) -> Sink:
+def _database(address: str, job: str, history_keep: float | None = None) -> Sink:
     try:
         from shoal.sink.postgres.sink import PostgresSink
     except ModuleNotFoundError as error:
         raise UsageError(f"PostgreSQL needs {error.name}: pip install 'shoal[postgres]'") from None
-    return PostgresSink(address, job=job)
+    return PostgresSink(address, job=job, history_keep=history_keep)
 
 
 def make_journal(

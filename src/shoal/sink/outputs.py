@@ -20,6 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SinkError, UsageError
+from shoal.humanize import read_span
 from shoal.model import ARCHIVE, CHANGES
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def _parquet(options: FileOptions) -> LocalJournal:
 def _sqlite(options: FileOptions) -> LocalJournal:
     from shoal.sink.databases.sqlite_file import SqliteFile
 
-    return SqliteFile(options.path, options.key, options.columns)
+    keep = history_span(options.settings)
+    return SqliteFile(options.path, options.key, options.columns, history_keep=keep)
 
 
 def _duckdb(options: FileOptions) -> LocalJournal:
@@ -94,6 +96,15 @@ FORMATS: Mapping[str, Format] = {
     "sqlite": Format((".sqlite", ".sqlite3", ".db"), _sqlite),
     "duckdb": Format((".duckdb",), _duckdb),
 }
+
+
+def history_span(settings: Settings) -> float | None:
+    """How many seconds databases keep old versions of rows; None: for ever."""
+    if not settings.history_keep:
+        return None
+    if not (seconds := read_span(settings.history_keep)):
+        raise UsageError(f"history_keep = {settings.history_keep!r} is not a time: write 90d, 12h or 26w")
+    return seconds
 
 
 class Place(Struct, frozen=True):

@@ -34,7 +34,18 @@ except ImportError:  # without flock, only one process may write a file
 _NAME = re.compile(r"(\d{8})-(\d{16})-([0-9a-f]{8})\.(jsonl|shipped)")
 _READ = 1 << 20  # bytes at a time
 _LOOK = 0.02  # seconds between looks at a lock that another process has
-_Line = msgspec.json.Decoder(tuple[str, msgspec.Raw])
+
+
+class _Line(Struct, array_like=True):
+    table: str
+    data: msgspec.Raw
+    # -- of a row that replaces the one with the same key
+    by: tuple[str, ...] = ()
+    ident: str = ""
+    at: float = 0.0
+
+
+_decode = msgspec.json.Decoder(_Line).decode
 
 
 class Segment(Struct, frozen=True):
@@ -139,7 +150,7 @@ class SpoolFolder:
             while position < end:
                 line = file.readline()
                 try:
-                    table, data = _Line.decode(line)
+                    found = _decode(line)
                     if position + len(line) > end or not line.endswith(b"\n"):
                         raise ValueError
                 except (msgspec.DecodeError, ValueError):
@@ -148,7 +159,8 @@ class SpoolFolder:
                         " start again with --fresh"
                     ) from None
                 position += len(line)
-                yield Row(bytes(data) + b"\n", table=table)
+                data = bytes(found.data) + b"\n"
+                yield Row(data, None, found.table, found.by, found.ident, found.at)
 
     @contextmanager
     def shipping(self, patience: float) -> Iterator[bool]:
@@ -159,7 +171,9 @@ class SpoolFolder:
 
 
 def line_of(row: Row) -> bytes:
-    return b"[" + msgspec.json.encode(row.table) + b"," + row.data.rstrip(b"\n") + b"]\n"
+    is_version = row.by and row.key is None
+    more = b"," + msgspec.json.encode([row.by, row.ident, row.at])[1:-1] if is_version else b""
+    return b"[" + msgspec.json.encode(row.table) + b"," + row.data.rstrip(b"\n") + more + b"]\n"
 
 
 @contextmanager

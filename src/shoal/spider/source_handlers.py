@@ -40,6 +40,8 @@ _PART_BYTES = 16 * MB  # of the requests of a part
 _ALL = 10 * SITEMAP_ENTRIES  # entries that are queued at once, if a file is another one each time
 _CHANGES = 3  # times that a file may have changed while it was read
 _ROBOTS_BYTES = 512 * KB
+# Of a file that is read again and again, its first part asks for the rest each time.
+_REST: dict[str, Any] = {"anywhere": True, "dedupe": False, "priority": 1, "revisit": "never"}
 _OTHERS = {"html": "a page (HTML)", "empty": "empty", "xml": "XML of another kind", "text": "a text"}
 
 
@@ -158,7 +160,7 @@ class _Part:
         page, done = self._page, self.read - 1
         self.read = done
         note = replace(self._note, offset=done, digest=self._digest.hexdigest())
-        return _follow(page, page.task.origin, note, self._reader, anywhere=True, dedupe=False, priority=1)
+        return _follow(page, page.task.origin, note, self._reader, **_REST)
 
     def take(self, entry: SitemapEntry) -> Iterable[Request]:
         self._pages += not entry.is_sitemap

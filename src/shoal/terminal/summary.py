@@ -12,8 +12,8 @@ from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.freshness import in_words, is_late, results_in_words, visited
+from shoal.inspect.freshness_form import freshness_dict
 from shoal.inspect.job import View, left_over, remaining
-from shoal.inspect.json_form import freshness_dict
 from shoal.model import counts
 from shoal.terminal.live_panel import frame
 from shoal.text import command
@@ -199,7 +199,7 @@ def as_json(view: View, *, output: str) -> dict[str, Any]:
         "over_budget": counters.over_budget,
         "links_cut": counters.links_cut,
         "left": left_over(view.job) or None,
-        "freshness": freshness_dict(view.freshness),
+        "freshness": freshness_dict(view.freshness, view.now),
         "pages": report.pages,
         "handled": report.handled,
         "retries": report.retries,

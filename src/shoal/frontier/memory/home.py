@@ -197,6 +197,7 @@ class MemoryFrontier(MemoryQueue):
                 job.count.update(rejected=-1, admitted=1)
             else:
                 job.count["dead"] -= 1
+            job.reopen(letter.task.fingerprint)
             self._enqueue(job, replace(letter.task, attempt=0))
             if job.state == "finished":
                 job.state, job.finished_at = "running", 0.0

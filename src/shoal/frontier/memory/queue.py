@@ -41,6 +41,7 @@ from shoal.frontier.verdicts import (
     budget_left,
     disposition,
     first_valve,
+    is_wanted,
     letter_of,
     lost,
     own_mark,
@@ -103,10 +104,11 @@ class MemoryQueue:
 
     def _admit(self, job: JobRecord, tasks: Iterable[Task], each: list[Fate] | None = None) -> Added:
         new = duplicates = over_budget = 0
+        now = self._time.now()
         budget = job.spec.max_pages_per_host
         each = [] if each is None else each
         for task in tasks:
-            if task.fingerprint is not None and task.fingerprint in job.seen:
+            if task.fingerprint is not None and job.knows(task.fingerprint, now):
                 duplicates += 1
                 each.append("duplicate")
                 continue
@@ -115,7 +117,7 @@ class MemoryQueue:
                 each.append("over_budget")
                 continue
             each.append("new")
-            job.see(task)
+            job.see(task, now)
             job.per_host[task.host] += 1
             self._last_id += 1
             self._enqueue(
@@ -296,11 +298,12 @@ class MemoryQueue:
 
     def _write_rows(self, batch: Iterable[Settlement], journal: Journal | None) -> None:
         fresh: dict[str, list[Row]] = {}
+        now = self._time.now()
         counted: Counter[str] = Counter()
         for settlement in batch:
             name = settlement.lease.task.job
             rows = fresh.setdefault(name, [])
-            known = self._jobs[name].row_keys | {row.key for row in rows if row.key is not None}
+            known = self._jobs[name].known_rows(now) | {row.key for row in rows if row.key is not None}
             for row in settlement.rows:
                 if row.key is None or row.key not in known:
                     rows.append(row)
@@ -312,11 +315,17 @@ class MemoryQueue:
             if journal is not None and rows:
                 committed = job.journals.get(journal.key, 0)
                 job.journals[journal.key] = journal.append(committed, rows)
-            job.row_keys |= {row.key for row in rows if row.key is not None}
+            keys = {row.key for row in rows if row.key is not None}
+            job.row_keys |= keys
+            if job.spec.dedupe_expires:
+                job.rows_at |= dict.fromkeys(keys, now)
             job.count["items"] += counted[name]
 
     def _conclude(self, job: JobRecord, task: Task, settlement: Settlement) -> int:
         """Puts the task where its verdict says; returns 1 if a retry had no attempt left."""
+        now = self._time.now()
+        if isinstance(settlement.verdict, Done | Moved):
+            job.leave(task, now)
         match settlement.verdict:
             case Done() if task.item is not None:
                 job.count["admitted"] -= 1
@@ -325,11 +334,11 @@ class MemoryQueue:
             case Revisit(after) as revisit:
                 self._delay(job, revisit.task(task), after, waits=True)
             case Moved(to) as moved:
-                if own_mark(to) in job.seen and not moved.returns_to(task):
+                if job.knows(own_mark(to), now) and not moved.returns_to(task):
                     job.count.update(merged=1, duplicates=1)  # that page has its own task
                     job.merged |= dict.fromkeys(task.pages, to.url)
                 else:
-                    job.see(to)
+                    job.see(to, now)
                     self._enqueue(job, redirected(task, to))
             case Dead() as dead:
                 self._bury(job, task, dead)
@@ -354,6 +363,7 @@ class MemoryQueue:
 
     def _bury(self, job: JobRecord, task: Task, dead: Dead) -> None:
         job.count["dead"] += 1
+        job.leave(task, self._time.now())
         job.letters[task.id] = letter_of(task, dead, self._time.now())
 
     def _reject(self, job: JobRecord, items: Iterable[Task]) -> None:
@@ -376,6 +386,22 @@ class MemoryQueue:
         record = self._hosts[lease.lease.task.host]
         self._domains.refund(record, lease.since, self._jobs)
         self._store(record, replace(record, valve=record.valve.refund(lease.since)))
+
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        waiting, now, hastened = self._job(job).waiting, self._time.now(), 0
+        for place, (due, id, task) in enumerate(self._delayed):
+            if (
+                task.job == job
+                and task.host == host
+                and id in waiting
+                and due > now
+                and is_wanted(task, wanted)
+            ):
+                self._delayed[place] = (now, id, task)
+                hastened += 1
+        heapq.heapify(self._delayed)
+        self.wake()
+        return hastened
 
     async def journal_length(self, job: str, key: str) -> int | None:
         return self._job(job).journals.get(key)

@@ -65,6 +65,9 @@ class JobRecord:
     seen: set[int] = field(default_factory=set)
     merged: dict[int, str] = field(default_factory=dict)  # page → the URL that it redirected to
     row_keys: set[int] = field(default_factory=set)
+    # With dedupe_expires: when pages were done, by what `seen` has of them, and when rows were written.
+    passed: dict[int, float] = field(default_factory=dict)
+    rows_at: dict[int, float] = field(default_factory=dict)
     per_host: Counter[str] = field(default_factory=Counter)
     letters: dict[int, DeadLetter] = field(default_factory=dict)
     journals: dict[str, int] = field(default_factory=dict)
@@ -95,8 +98,34 @@ class JobRecord:
                 name = OTHER
             self.own[name] = min(self.own.get(name, 0) + number, COUNTER_MOST)
 
-    def see(self, task: Task) -> None:
+    def see(self, task: Task, now: float) -> None:
+        """The page has an open task from now on."""
         self.seen.update(marks(task))
+        if task.fingerprint is not None:
+            self.reopen(task.fingerprint)
+            self.merged.pop(task.fingerprint, None)
+        if task.variant is not None and self.spec.dedupe_expires:
+            self.passed[task.variant] = now
+
+    def knows(self, mark: int | None, now: float) -> bool:
+        """Whether it was seen, and may not be seen again yet."""
+        return mark in self.seen and not self._is_over(self.passed.get(mark, now), now)
+
+    def leave(self, task: Task, now: float) -> None:
+        """The task of the page has ended."""
+        if task.fingerprint is not None and self.spec.dedupe_expires:
+            self.passed[task.fingerprint] = now
+
+    def reopen(self, page: int | None) -> None:
+        if page is not None:
+            self.passed.pop(page, None)
+
+    def known_rows(self, now: float) -> set[int]:
+        """The keys of rows that may not be written again yet."""
+        return {key for key in self.row_keys if not self._is_over(self.rows_at.get(key, now), now)}
+
+    def _is_over(self, at: float, now: float) -> bool:
+        return 0 < self.spec.dedupe_expires <= now - at
 
 
 def copied(state: Any) -> Any:

@@ -12,7 +12,7 @@ from shoal.clock import Clock
 from shoal.errors import StoreError
 from shoal.frontier.news import News
 from shoal.frontier.protocol import Journal
-from shoal.frontier.redis import adding, dead_letters, finding, leases, outbox
+from shoal.frontier.redis import adding, dead_letters, finding, hastening, leases, outbox
 from shoal.frontier.redis import hosts as stored_hosts
 from shoal.frontier.redis import jobs as stored
 from shoal.frontier.redis.address import Address
@@ -194,6 +194,7 @@ class RedisFrontier:
         return await self._claimer.claim(claim)
 
     reserve = _verb(stored_hosts.reserve)
+    hasten = _verb(hastening.hasten)
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None

@@ -61,13 +61,16 @@ async def open_job(shards: Shards, spec: JobSpec, source: str | None = None, *, 
         _blocks(spec, shards.count),
         as_text(_LIMIT.pack(spec.domain.interval, min(spec.domain.cap, MOST))),
     ]
-    opened = [False if source is None else source, again]
+    opened: list[object] = [False if source is None else source, again]
+    opened.append(spec.dedupe_expires)
     number = int(await shards.run("open_job", HOME, [spec.name, 0, *words, 0, *opened], full_patience=FULL))
     shards.remember(spec.name, number)
     if shards.several:
         created = await _created(shards, number)
         others = {
-            shard: [spec.name, number, *words, created, False, False] for shard in shards.all if shard != HOME
+            shard: [spec.name, number, *words, created, False, False, spec.dedupe_expires]
+            for shard in shards.all
+            if shard != HOME
         }
         await shards.run_many("open_job", others, full_patience=FULL)
         await take_back_budget(shards, number)  # it may have become smaller

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
 
 from msgspec import Raw
@@ -40,7 +40,9 @@ class Settler:
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None, epoch: str | None
     ) -> Settled:
-        encoder = Encoder(self._shards, await words_of(self._shards, batch))
+        words = await words_of(self._shards, batch)
+        expiring = {number for number in words if await self._shards.expires(number)}
+        encoder = Encoder(self._shards, words, expiring)
         outcome = _Outcome(len(batch), epoch)
         for portion in _portions(batch):
             for parts in self._parts(portion):
@@ -221,15 +223,16 @@ Asked = list[object]
 class Encoder:
     """Settlements as the scripts read them: verdicts with their arguments, found tasks by list and by shard."""
 
-    def __init__(self, shards: Shards, words: Words) -> None:
+    def __init__(self, shards: Shards, words: Words, expiring: Set[int] = frozenset()) -> None:
         self._shards = shards
         self._words = words
+        self._expiring = expiring  # numbers of jobs with dedupe_expires
 
     def settlement(self, settlement: Settlement, shard: int, rows: int, keys: Sequence[str]) -> Asked:
         lease = settlement.lease
         number = self._shards.known_number(lease.task.job)
         if not number:  # this process has never met the job, so it has no leases of it
-            return [lease.token, 0, "done", False, 0, False, False, False, 0, False, False, False]
+            return [lease.token, 0, "done", False, 0, False, False, False, 0, False, False, False, False]
         verdict, arguments = self._verdict(settlement, shard, self._words[number])
         here, others = self._found(settlement.found, shard, self._words[number])
         return [
@@ -245,6 +248,7 @@ class Encoder:
             [part for pair in settlement.counts for part in pair] or False,
             self._rejected(settlement, self._words[number]) or False,
             settlement.unsent,
+            number in self._expiring and _page(lease.task),
         ]
 
     def _rejected(self, settlement: Settlement, words: Mapping[str, int]) -> list[Asked]:
@@ -322,6 +326,10 @@ def _retry(task: Task, retry: Retry, settlement: Settlement, words: Mapping[str,
         last,
         retry.counts,
     ]
+
+
+def _page(task: Task) -> str | bool:
+    return str(task.fingerprint) if task.fingerprint is not None else False
 
 
 def _last(task: Task, failure: Failure, words: Mapping[str, int]) -> Raw:

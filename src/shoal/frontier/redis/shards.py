@@ -60,6 +60,7 @@ class Shards:
         self.jobs_read: dict[
             int, tuple[tuple[int, ...], Job]
         ] = {}  # number → moves in every shard, and the job
+        self._expiring: dict[int, bool] = {}  # number of a job → whether it has dedupe_expires
         self.over_capacity: set[int] = set()  # jobs whose Bloom filter is known to have grown
         self._epochs = [""] * count
         self._orphans: set[tuple[int, str, int]] = set()
@@ -319,6 +320,13 @@ class Shards:
         self._jobs.pop(job, None)
 
     # -- words: handlers and lanes
+
+    async def expires(self, number: int) -> bool:
+        """Whether what the job has seen may be seen again. That never changes."""
+        if number not in self._expiring:
+            [_, seconds] = await self.look(HOME, ("HGET", f"job:{number}", "expires"))
+            self._expiring[number] = float(seconds or 0) > 0
+        return self._expiring[number]
 
     async def learn_words(
         self, job: int, handlers: Iterable[str], *, full_patience: float = inf

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from shoal.frontier.sqlite import expiring
 from shoal.frontier.sqlite.codec import encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.values import Added, Cursor, Fate, JobSpec
@@ -52,18 +53,22 @@ def admit(
         host_id = session.host_id(task.host, first_valve(task.host, spec))
         if budgets.limit and task.item is None and budgets.spent(host_id):
             # A known URL is a duplicate even if the budget of its host is spent.
-            known = task.fingerprint is not None and is_seen(session, job_id, host_id, task.fingerprint)
+            known = task.fingerprint is not None and is_known(
+                session, job_id, spec, host_id, task.fingerprint
+            )
             duplicates, over_budget = duplicates + known, over_budget + (not known)
             each[number] = "duplicate" if known else "over_budget"
             continue
         if task.fingerprint is not None:
             execute(_SEE, (job_id, host_id, task.fingerprint))
-            if not changes():
+            if not changes() and not expiring.find_anew(session, job_id, spec, host_id, task.fingerprint):
                 duplicates += 1
                 each[number] = "duplicate"
                 continue
             if task.variant is not None:
                 execute(_SEE, (job_id, host_id, task.variant))
+                if spec.dedupe_expires:
+                    expiring.note(session, job_id, host_id, [task.variant])
         queue_id = session.queue_id(job_id, task.lane, host_id)
         rows.append((queue_id, -task.priority, first_id + number, 0, encode_task(task, created_at)))
         lengths[queue_id] = lengths.get(queue_id, 0) + 1
@@ -79,6 +84,8 @@ def admit(
     for lane, count in lanes.items():
         session.count_pending(job_id, lane, count)
     session.count(job_id, admitted=new, duplicates=duplicates, over_budget=over_budget)
+    if spec.dedupe_expires:
+        expiring.clear_some(session, job_id, spec, len(tasks))
     return Added(new, duplicates, over_budget)
 
 
@@ -89,6 +96,13 @@ def see(session: Session, job_id: int, host_id: int, task: Task) -> None:
 def is_seen(session: Session, job_id: int, host_id: int, mark: int | None) -> bool:
     row = session.row("SELECT 1 FROM seen WHERE job = ? AND host = ? AND hash = ?", (job_id, host_id, mark))
     return row is not None
+
+
+def is_known(session: Session, job_id: int, spec: JobSpec, host_id: int, mark: int | None) -> bool:
+    """Whether it was seen, and may not be seen again yet."""
+    return is_seen(session, job_id, host_id, mark) and not expiring.has_passed(
+        session, job_id, spec, host_id, mark
+    )
 
 
 def put_back(session: Session, rows: Iterable[TaskRow]) -> None:

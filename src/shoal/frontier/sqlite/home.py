@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -15,7 +15,7 @@ from shoal.errors import StoreError
 from shoal.frontier.clock import Timebase
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Journal
-from shoal.frontier.sqlite import adding, claiming, finding, settling
+from shoal.frontier.sqlite import adding, claiming, finding, hastening, settling
 from shoal.frontier.sqlite import jobs as stored
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translated
@@ -166,6 +166,20 @@ class SqliteFrontier:
         self._reap_sometimes(session)
         at = session.now()
         return claiming.claim(session, claim), lambda: session.now() - at
+
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        hastened, after = 0, (0.0, 0)
+        while True:
+            found, last = await self._writer.do(
+                lambda session: hastening.hasten_some(session, job, host, wanted, after)  # noqa: B023
+            )
+            hastened += found
+            if last is None:
+                break
+            after = last
+        if hastened:
+            self.wake()
+        return hastened
 
     async def reserve(self, job: str, host: str, most: float) -> Turn:
         def act(session: Session) -> tuple[Turn, Callable[[], float]]:

@@ -63,12 +63,16 @@ def _counts(session: Session) -> dict[str, int]:
 
 def _sizes(session: Session, counts: Mapping[str, int]) -> dict[str, int]:
     """Bytes, by kind."""
-    [merged] = _numbers(session, "SELECT total(merged) FROM job")
+    merged, pending, delayed = _numbers(
+        session, "SELECT total(merged), total(pending), total(delayed) FROM job"
+    )
     _, history = _numbers(session, _NOTES, ("note:history:", "note:history;"))
     _, events = _numbers(session, _NOTES, ("note:events", "note:events "))
     _, notes = _numbers(session, _NOTES, ("note:", "note;"))
     return {
-        "queues": counts["queues"] * _mean(session, "task", "length(body)", 3 * _NUMBER),
+        "queues": pending * _mean(session, "task", "length(body)", 3 * _NUMBER)
+        # Pages that wait for their next visit are here, with what is remembered of them.
+        + delayed * _mean(session, "delayed", "length(body)", 4 * _NUMBER),
         "in hand": counts["in hand"] * _mean(session, "lease", "length(body)", 8 * _NUMBER),
         "seen": counts["seen"] * 2 * _NUMBER + merged * _mean(session, "merged", "length(url)", 2 * _NUMBER),
         "row keys": counts["row keys"] * (_NUMBER + 4),

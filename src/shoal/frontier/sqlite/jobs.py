@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from shoal.frontier.codec import stored
+from shoal.frontier.sqlite import expiring
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
 from shoal.frontier.sqlite.connection import COUNTED, Session, decode_spec
@@ -42,6 +43,7 @@ _LEFT = {
     "seen": "host, hash",
     "merged": "hash",
     "row_key": "hash",
+    "passed": "host, hash",
 }  # tables of what a job has met, and their keys
 _LEFT_IN_QUEUES = (
     "DELETE FROM task WHERE (queue, rank, id) IN"
@@ -336,6 +338,7 @@ def replay(session: Session, query: DeadFilter) -> int:
         task = letter.task
         [(job_id, queue_id)] = session.all("DELETE FROM dead WHERE id = ? RETURNING job, queue", (task.id,))
         put_back(session, [(queue_id, -task.priority, task.id, 0, encode_task(task, task.created_at))])
+        expiring.reopen(session, job_id, session.queue_info(queue_id).host_id, task.fingerprint)
         if is_rejected(letter):
             session.count(job_id, rejected=-1, admitted=1)
         else:

@@ -83,6 +83,10 @@ CREATE TABLE seen(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host
 -- Pages that redirected to one with a task of its own, and its URL.
 CREATE TABLE merged(job INTEGER, hash INTEGER, url TEXT NOT NULL, PRIMARY KEY(job, hash)) WITHOUT ROWID;
 CREATE TABLE row_key(job INTEGER, hash INTEGER, PRIMARY KEY(job, hash)) WITHOUT ROWID;
+-- Of jobs whose pages and rows may come again: when they were done (expiring.py).
+CREATE TABLE passed(
+  job INTEGER, host INTEGER, hash INTEGER, at REAL NOT NULL, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
+CREATE INDEX passed_at ON passed(job, at);
 
 CREATE TABLE task(
   queue INTEGER, rank INTEGER, id INTEGER, attempt INTEGER NOT NULL, body BLOB NOT NULL,
@@ -142,6 +146,9 @@ CREATE TABLE counter(
     7: """
 ALTER TABLE job ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE delayed ADD COLUMN revisit INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE passed(
+  job INTEGER, host INTEGER, hash INTEGER, at REAL NOT NULL, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
+CREATE INDEX passed_at ON passed(job, at);
 CREATE INDEX delayed_queue ON delayed(queue, revisit);
 """,
 }

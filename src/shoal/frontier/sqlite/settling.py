@@ -11,7 +11,8 @@ import apsw
 
 from shoal.frontier.loss import Loss
 from shoal.frontier.protocol import Journal
-from shoal.frontier.sqlite.adding import admit, is_seen, put_back, see
+from shoal.frontier.sqlite import expiring
+from shoal.frontier.sqlite.adding import admit, is_known, put_back, see
 from shoal.frontier.sqlite.codec import decode_task, encode_letter, encode_task
 from shoal.frontier.sqlite.connection import NO_TURN, Session
 from shoal.frontier.sqlite.domains import SharedDomain, give_back
@@ -41,6 +42,7 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
     accepted: list[bool] = []
     found: dict[int, list[Task]] = {}
     rows: dict[int, list[Row]] = {}
+    specs: dict[int, JobSpec] = {}
     buried = 0
     for settlement in batch:
         queue_id = owners.pop(settlement.lease.token, None)  # popped: the same lease settles once
@@ -49,7 +51,8 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
             _count_stale(session, settlement)
             continue
         job_id = session.queue_info(queue_id).job_id
-        buried += _conclude(session, job_id, queue_id, settlement)
+        spec = specs.get(job_id) or specs.setdefault(job_id, _spec(session, job_id))
+        buried += _conclude(session, job_id, queue_id, settlement, spec)
         if settlement.links_cut:
             session.count(job_id, links_cut=settlement.links_cut)
         if settlement.counts:
@@ -59,10 +62,10 @@ def settle(session: Session, batch: Sequence[Settlement], journal: Journal | Non
         if settlement.found:
             found.setdefault(job_id, []).extend(settlement.found)
         if settlement.rows or settlement.archived:
-            fresh = _fresh_rows(session, job_id, settlement)
+            fresh = _fresh_rows(session, job_id, settlement, spec)
             session.count(job_id, items=len(fresh))
             rows.setdefault(job_id, []).extend((*fresh, *settlement.archived))
-    added = [admit(session, job_id, _spec(session, job_id), tasks) for job_id, tasks in found.items()]
+    added = [admit(session, job_id, specs[job_id], tasks) for job_id, tasks in found.items()]
     for job_id, written in rows.items():
         if journal is not None and written:
             _append(session, job_id, journal, written)
@@ -80,9 +83,11 @@ def _count_stale(session: Session, settlement: Settlement) -> None:
         session.count(job_id, stale=1)
 
 
-def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settlement) -> int:
+def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settlement, spec: JobSpec) -> int:
     """Puts the task where its verdict says; returns 1 if a retry had no attempt left."""
     task = settlement.lease.task
+    if spec.dedupe_expires and isinstance(settlement.verdict, Done | Moved):
+        expiring.note(session, job_id, session.queue_info(queue_id).host_id, [task.fingerprint])
     match settlement.verdict:
         case Done() if task.item is not None:
             session.count(job_id, admitted=-1)
@@ -92,11 +97,11 @@ def _conclude(session: Session, job_id: int, queue_id: int, settlement: Settleme
             _put_off(session, queue_id, revisit.task(task), after, revisit=True)
             session.count(job_id, delayed=1, waiting=1)
         case Moved() as moved:
-            _move(session, job_id, task, moved)
+            _move(session, job_id, spec, task, moved)
         case Dead() as dead:
             _bury(session, job_id, queue_id, task, dead)
         case Retry() as retry:
-            verdict = disposition(retry, task, _spec(session, job_id), settlement.snapshot)
+            verdict = disposition(retry, task, spec, settlement.snapshot)
             if isinstance(verdict, Dead):
                 _bury(session, job_id, queue_id, task, verdict)
                 return 1
@@ -123,14 +128,16 @@ def _body(task: Task) -> bytes:
     return encode_task(task, task.created_at)
 
 
-def _move(session: Session, job_id: int, task: Task, moved: Moved) -> None:
+def _move(session: Session, job_id: int, spec: JobSpec, task: Task, moved: Moved) -> None:
     to = moved.to
-    host_id = session.host_id(to.host, _spec(session, job_id).valve)
+    host_id = session.host_id(to.host, spec.valve)
     if to.fingerprint is not None and not moved.returns_to(task):
-        if is_seen(session, job_id, host_id, own_mark(to)):
+        if is_known(session, job_id, spec, host_id, own_mark(to)):
             _merge(session, job_id, task, to)  # that page has its own task
             return
         see(session, job_id, host_id, to)
+    if spec.dedupe_expires:
+        expiring.reopen(session, job_id, host_id, to.fingerprint)
     to = redirected(task, to)
     queue_id = session.queue_id(job_id, to.lane, host_id)
     put_back(session, [(queue_id, -to.priority, to.id, to.attempt, _body(to))])
@@ -147,6 +154,8 @@ def _merge(session: Session, job_id: int, task: Task, to: Task) -> None:
 def _bury(session: Session, job_id: int, queue_id: int, task: Task, dead: Dead) -> None:
     _keep(session, job_id, queue_id, letter_of(task, dead, session.now()))
     session.count(job_id, dead=1)
+    if _spec(session, job_id).dedupe_expires:
+        expiring.note(session, job_id, session.queue_info(queue_id).host_id, [task.fingerprint])
 
 
 def _reject(session: Session, job_id: int, settlement: Settlement) -> None:
@@ -166,13 +175,16 @@ def _keep(session: Session, job_id: int, queue_id: int, letter: DeadLetter) -> N
     )
 
 
-def _fresh_rows(session: Session, job_id: int, settlement: Settlement) -> list[Row]:
+def _fresh_rows(session: Session, job_id: int, settlement: Settlement, spec: JobSpec) -> list[Row]:
     fresh: list[Row] = []
     for row in settlement.rows:
         if row.key is not None:
             session.db.execute("INSERT OR IGNORE INTO row_key(job, hash) VALUES (?, ?)", (job_id, row.key))
-            if not session.db.changes():
+            new = session.db.changes() or expiring.has_passed(session, job_id, spec, expiring.ROWS, row.key)
+            if not new:
                 continue
+            if spec.dedupe_expires:
+                expiring.note(session, job_id, expiring.ROWS, [row.key])
         fresh.append(row)
     return fresh
 

@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from shoal.errors import SinkError, UsageError
 from shoal.events import event
 from shoal.model import Row
@@ -78,9 +80,33 @@ class DuckdbFile(Spool):
         with self.folder.shipping(_PATIENCE):
             segments = [one for one in self.folder.segments() if not one.shipped and one.start <= committed]
             waiting = segments[0].start if segments else committed
-            yield from self._database.read(waiting)
-            for row in self.rows(waiting, committed):
-                yield row.table, fields_of(row.data)
+            newest, keys = _newest(self.rows(waiting, committed))
+            for table, item in self._database.read(waiting):
+                if not any(_key(table, by, item) in newest for by in keys.get(table, ())):
+                    yield table, item
+            for place, row in enumerate(self.rows(waiting, committed)):
+                item = fields_of(row.data)
+                if not row.by or newest[_key(row.table, row.by, item)] == place:
+                    yield row.table, item
+
+
+def _newest(rows: Iterator[Row]) -> tuple[dict[tuple[str, ...], int], dict[str, set[tuple[str, ...]]]]:
+    """The place of the newest version of each key; and for each table with versions, the fields of its keys."""
+    places: dict[tuple[str, ...], int] = {}
+    keys: dict[str, set[tuple[str, ...]]] = {}
+    for place, row in enumerate(rows):
+        if row.by:
+            places[_key(row.table, row.by, fields_of(row.data))] = place
+            keys.setdefault(row.table, set()).add(row.by)
+    return places, keys
+
+
+def _key(table: str, by: Sequence[str], item: Mapping[str, object]) -> tuple[str, ...]:
+    """Numbers are texts if other values in their column are."""
+    texts = (
+        one if isinstance(one := item.get(name), str) else msgspec.json.encode(one).decode() for name in by
+    )
+    return table, *texts
 
 
 class DuckdbDatabase:

@@ -11,8 +11,19 @@ import duckdb
 import msgspec
 
 from shoal.model import Row
-from shoal.sink.databases.item_tables import NUMBER, Column, ItemTables, Table, fields_of
-from shoal.sink.databases.table_columns import EXACT, Kind, Type, kind_of, quoted, widened
+from shoal.sink.databases import row_versions
+from shoal.sink.databases.item_tables import ItemTables, fields_of
+from shoal.sink.databases.table_columns import (
+    EXACT,
+    NUMBER,
+    Column,
+    Kind,
+    Table,
+    Type,
+    kind_of,
+    quoted,
+    widened,
+)
 
 _CHUNK = 2_000  # rows that are in memory at the same time
 _TYPES = {
@@ -39,9 +50,28 @@ class DuckdbTables(ItemTables):
         while chunk := list(islice(numbered, _CHUNK)):
             by_item: dict[str, list[_Numbered]] = {}
             for place, row in chunk:
-                by_item.setdefault(row.table, []).append((place, fields_of(row.data)))
-            for item, its_rows in by_item.items():
-                self._insert(self._table(item), its_rows)
+                item = fields_of(row.data)
+                if row.by:  # a newer version
+                    self._insert_all(by_item)
+                    self._retire(row, place, item)
+                by_item.setdefault(row.table, []).append((place, item))
+            self._insert_all(by_item)
+
+    def _insert_all(self, by_item: dict[str, list[_Numbered]]) -> None:
+        for item, its_rows in by_item.items():
+            self._insert(self._table(item), its_rows)
+        by_item.clear()
+
+    def _insert_item(self, table: Table, number: int, item: dict[str, object]) -> None:
+        self._insert(table, [(number, item)])
+
+    def _retire(self, row: Row, number: int, item: dict[str, object]) -> None:
+        """The row with the same key gives way."""
+        table = self._table(row.table)
+        if all(self._fit(table, name, {kind_of(item.get(name))}) for name in row.by):
+            columns = {name: table.columns[name] for name in row.by}
+            key = {column.name: _encoded(item.get(name), column.type) for name, column in columns.items()}
+            row_versions.retire(self, table, key, row_versions.Coming(number, row.ident, row.at, item))
 
     def _insert(self, table: Table, rows: Sequence[_Numbered]) -> None:
         """First the columns get the types that all values need, then the values are written, column by column."""

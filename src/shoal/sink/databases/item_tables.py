@@ -2,7 +2,9 @@
 
 `_shoal` holds the position of the last row. `_shoal_tables` says which kind of item has which table, `_shoal_columns`
 which field has which column: names in SQL may differ from those of items, because SQL does not tell `Title` from
-`title`. When another process has added a table or a column, `_shoal.version` differs from the one that was read.
+`title`. `_shoal_versions` says which kind has a table of changes and a column for when a row was checked
+(`row_versions.py`). When another process has added a table or a column, `_shoal.version` differs from the one that was
+read.
 
 All of it happens inside the caller's transaction. SQLite and DuckDB differ in a few methods.
 """
@@ -17,16 +19,34 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from msgspec import Struct
 
 from shoal.errors import SinkError, UsageError
-from shoal.sink.databases.table_columns import Kind, Type, free_name, quoted, type_of
+from shoal.sink.databases import row_versions
+from shoal.sink.databases.table_columns import (
+    CHECKED,
+    NUMBER,
+    REST,
+    Column,
+    Kind,
+    Table,
+    Type,
+    free_name,
+    item_of,
+    quoted,
+    type_of,
+)
 
-NUMBER = "_row"  # the column of a row's number, which grows with each row
-REST = "_more"  # the column for the fields that have no column
 MOST_COLUMNS = 1_000  # of one table. SQLite takes 2,000
-_OURS = ("_shoal", "_shoal_tables", "_shoal_columns")
-_RESERVED = (NUMBER, REST, "rowid", "oid", "_rowid_")  # the last three are SQLite's names for its own number
+_VERSIONS = "_shoal_versions"
+_OURS = ("_shoal", "_shoal_tables", "_shoal_columns", _VERSIONS)
+_RESERVED = (
+    NUMBER,
+    REST,
+    CHECKED,
+    "rowid",
+    "oid",
+    "_rowid_",
+)  # the last three are SQLite's names for its own number
 _FORMAT = 1
 _MAKE = (
     "CREATE TABLE _shoal(format INTEGER, position BIGINT, version INTEGER)",
@@ -34,18 +54,6 @@ _MAKE = (
     "CREATE TABLE _shoal_tables(item TEXT, name TEXT)",
     "CREATE TABLE _shoal_columns(item TEXT, field TEXT, name TEXT, type TEXT)",
 )
-
-
-class Column(Struct):
-    name: str
-    type: Type
-
-
-class Table(Struct):
-    item: str  # what kind of items it holds
-    name: str
-    columns: dict[str, Column]  # by the item's field
-    taken: set[str]  # names of columns, in lower case
 
 
 class ItemTables:
@@ -64,8 +72,10 @@ class ItemTables:
     def _read(self, table: Table, number: int) -> Iterator[tuple[int, str, dict[str, object]]]:
         listed = ", ".join(map(quoted, (NUMBER, *(column.name for column in table.columns.values()))))
         sql = f"SELECT {listed} FROM {quoted(table.name)} WHERE {NUMBER} <= ? ORDER BY {NUMBER}"
-        for its_number, *values in self._stream(sql, (number,)):
-            yield its_number, table.item, item_of(table, values)
+        there = ((its_number, item_of(table, values)) for its_number, *values in self._stream(sql, (number,)))
+        # A process that died may have left versions that are not committed, instead of those that are.
+        for its_number, item in merge(there, row_versions.restored(self, table, number), key=itemgetter(0)):
+            yield its_number, table.item, item
 
     # -- what a database does in its own way
 
@@ -93,6 +103,10 @@ class ItemTables:
     def _set_type(self, table: Table, column: Column, type_: Type) -> None:
         raise NotImplementedError
 
+    def _insert_item(self, table: Table, number: int, item: dict[str, object]) -> None:
+        """Adds a row under that number."""
+        raise NotImplementedError
+
     # -- the position
 
     def load(self) -> int | None:
@@ -113,8 +127,21 @@ class ItemTables:
             for item, field, name, type_ in self._do("SELECT item, field, name, type FROM _shoal_columns"):
                 self._known[item].columns[field] = Column(name, Type(type_))
                 self._known[item].taken.add(name.casefold())
+            self._load_versions()
             self._version = version
         return cast(int, position)
+
+    def _load_versions(self) -> None:
+        if _VERSIONS in self._names():
+            for item, history, checked in self._do(f"SELECT item, history, checked FROM {_VERSIONS}"):
+                self._known[item].history, self._known[item].checked = history, checked
+
+    def _note_versions(self, table: Table) -> None:
+        if _VERSIONS not in self._names():
+            self._do(f"CREATE TABLE {_VERSIONS}(item TEXT, history TEXT, checked TEXT)")
+        self._do(f"DELETE FROM {_VERSIONS} WHERE item = ?", (table.item,))
+        self._do(f"INSERT INTO {_VERSIONS} VALUES (?, ?, ?)", (table.item, table.history, table.checked))
+        self._changed()
 
     def forget(self) -> None:
         self._known, self._version = {}, None
@@ -130,7 +157,13 @@ class ItemTables:
     def cut(self, number: int) -> None:
         """Deletes the rows after this number."""
         for table in self._known.values():
+            row_versions.undo(self, table, number)
             self._do(f"DELETE FROM {quoted(table.name)} WHERE {NUMBER} > ?", (number,))
+
+    def forget_history(self, before: float, committed: int) -> None:
+        """Deletes old versions of rows that were replaced before that time."""
+        for table in self._known.values():
+            row_versions.forget(self, table, before, committed)
 
     def move_to(self, position: int) -> None:
         self._do("UPDATE _shoal SET position = ?", (position,))
@@ -213,22 +246,3 @@ def encoded(value: object, kind: Kind) -> object:
     if kind is Kind.NESTED:
         return msgspec.json.encode(value).decode()
     return str(value) if kind is Kind.HUGE else value
-
-
-def item_of(table: Table, values: Sequence[Any]) -> dict[str, object]:
-    """The item in a row: the values of the table's columns, in order."""
-    item: dict[str, object] = {}
-    for (name, column), value in zip(table.columns.items(), values, strict=True):
-        if name == REST:
-            item |= _decoded(value, column.type) or {}
-        else:
-            item[name] = _decoded(value, column.type)
-    return item
-
-
-def _decoded(value: Any, type_: Type) -> Any:
-    if value is None:
-        return None
-    if type_ is Type.JSON:
-        return msgspec.json.decode(value)
-    return bool(value) if type_ is Type.BOOLEAN else value

@@ -24,6 +24,7 @@ from shoal.sink.databases.sqlite_tables import SqliteTables
 from shoal.sink.ownership import Owner, held
 
 _PATIENCE = 20.0  # seconds to wait for another program that has locked the database
+_FORGET_EVERY = 3600.0  # seconds
 _AGAIN = "nothing is lost, then run again"
 
 
@@ -37,7 +38,9 @@ class SqliteFile:
         columns: Mapping[str, Mapping[str, object]] | None = None,
         *,
         patience: float = _PATIENCE,
+        history_keep: float | None = None,
     ) -> None:
+        """`history_keep`: seconds after which old versions of rows are forgotten; None: never."""
         self.path = path
         self.key = key or os.path.abspath(path)
         self.owner: Owner | None = None  # the job that claimed it
@@ -48,6 +51,8 @@ class SqliteFile:
         self._tables: SqliteTables | None = None
         self._file: tuple[int, int] | None = None  # device and inode of the file that is open
         self._lock: int | None = None
+        self._history_keep = history_keep
+        self._forgotten_at = 0.0  # when old versions were last forgotten, by the times of rows
 
     def __repr__(self) -> str:
         return f"<SqliteFile {self.path}>"
@@ -89,7 +94,15 @@ class SqliteFile:
         end = tables.insert(committed, rows)
         if end != position:
             tables.move_to(end)
+        self._forget_history(tables, committed, rows)
         return end
+
+    def _forget_history(self, tables: SqliteTables, committed: int, rows: Sequence[Row]) -> None:
+        """Now and then."""
+        now = max((row.at for row in rows), default=0.0)
+        if self._history_keep is not None and now - self._forgotten_at >= _FORGET_EVERY:
+            tables.forget_history(now - self._history_keep, committed)
+            self._forgotten_at = now
 
     def fileno(self) -> int:
         """A file to lock. Not the database: to close it would end SQLite's locks on it."""

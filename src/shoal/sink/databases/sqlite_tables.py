@@ -10,9 +10,23 @@ import apsw
 
 from shoal.errors import SinkError
 from shoal.model import Row
-from shoal.sink.databases.item_tables import NUMBER, REST, Column, ItemTables, Table, encoded, fields_of
-from shoal.sink.databases.table_columns import Kind, Type, kind_of, quoted, widened
+from shoal.sink.databases import row_versions
+from shoal.sink.databases.item_tables import ItemTables, encoded, fields_of
+from shoal.sink.databases.table_columns import (
+    NUMBER,
+    REST,
+    Column,
+    Kind,
+    Table,
+    Type,
+    kind_of,
+    quoted,
+    widened,
+)
+from shoal.sink.row_meta import iso_time
 
+# Rows with the same columns of a table, for one statement.
+_Groups = dict[tuple[str, tuple[str, ...]], list[list[object]]]
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 
 
@@ -22,20 +36,73 @@ class SqliteTables(ItemTables):
     def __init__(self, db: apsw.Connection, schemas: Mapping[str, Mapping[str, object]]) -> None:
         super().__init__(schemas)
         self._db = db
+        self._indexes: set[str] = set()  # those of keys that are there
+
+    def forget(self) -> None:
+        super().forget()
+        self._indexes.clear()
 
     def insert(self, number: int, rows: Sequence[Row]) -> int:
-        """Adds the rows after this number. Returns the number of the last one."""
-        groups: dict[tuple[str, tuple[str, ...]], list[list[object]]] = {}
+        """Adds the rows after this number. Returns the number of the last one. A row with a key that has no hash of it
+        is a newer version (see `Row.key`): it replaces the one with the same key."""
+        groups: _Groups = {}
         for row in rows:
-            number += 1
             table = self._table(row.table)
-            names, values = self._fitted(table, fields_of(row.data))
+            item = fields_of(row.data)
+            if row.touch:
+                self._insert(groups)
+                self._touch(table, row, item)
+                continue
+            number += 1
+            names, values = self._fitted(table, item)
+            if (
+                row.by
+                and row.key is None
+                and (key := self._key(table, row, dict(zip(names, values, strict=True))))
+            ):
+                self._insert(groups)
+                self._make_key_index(table, key)
+                row_versions.retire(self, table, key, row_versions.Coming(number, row.ident, row.at, item))
+            if table.checked and row.by:
+                names, values = [*names, table.checked], [*values, iso_time(row.at)]
             groups.setdefault((table.name, tuple(names)), []).append([number, *values])
+        self._insert(groups)
+        return number
+
+    def _insert(self, groups: _Groups) -> None:
+        """Adds the rows of all groups, which are empty then."""
         for (table_name, columns), many in groups.items():
             listed = ", ".join(map(quoted, (NUMBER, *columns)))
             marks = ", ".join("?" * (len(columns) + 1))
             self._db.executemany(f"INSERT INTO {quoted(table_name)}({listed}) VALUES ({marks})", many)
-        return number
+        groups.clear()
+
+    def _insert_item(self, table: Table, number: int, item: dict[str, object]) -> None:
+        names, values = self._fitted(table, item)
+        self._insert({(table.name, tuple(names)): [[number, *values]]})
+
+    def _touch(self, table: Table, row: Row, item: dict[str, object]) -> None:
+        known = {name: table.columns[name] for name in row.by if name in table.columns}
+        values = {
+            column.name: encoded(item.get(name), kind_of(item.get(name))) for name, column in known.items()
+        }
+        if row.by and len(values) == len(row.by):
+            self._make_key_index(table, values)
+            row_versions.touch(self, table, values, row.at)
+
+    def _key(self, table: Table, row: Row, values: Mapping[str, object]) -> dict[str, object]:
+        """The values of the key by column; none if it has a field without a column."""
+        if not all(name in table.columns for name in row.by):
+            return {}
+        columns = [table.columns[name].name for name in row.by]
+        return {name: values[name] for name in columns}
+
+    def _make_key_index(self, table: Table, key: Mapping[str, object]) -> None:
+        name = f"_shoal_key_{'_'.join((table.name, *key))}"
+        if name not in self._indexes:
+            listed = ", ".join(map(quoted, key))
+            self._do(f"CREATE INDEX IF NOT EXISTS {quoted(name)} ON {quoted(table.name)}({listed})")
+            self._indexes.add(name)
 
     def _fitted(self, table: Table, item: dict[str, object]) -> tuple[list[str], list[object]]:
         """Columns and values for a row. Columns that are missing are added, those that are too narrow widened."""

@@ -1,4 +1,4 @@
-"""Columns of tables that hold items: names that a database takes, and types that hold the values.
+"""Tables that hold items, and their columns: names that a database takes, and types that hold the values.
 
 A column has the type of its first value. When a value comes that this type does not hold, the column gets a wider one,
 so that no value is changed. Pure: the database's own module does what is decided here.
@@ -15,8 +15,12 @@ from itertools import count
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, is_typeddict
 
+import msgspec
 from msgspec import Struct
 
+NUMBER = "_row"  # the column of a row's number, which grows with each row
+REST = "_more"  # the column for the fields that have no column
+CHECKED = "_checked_at"  # the column for when a row was last found on its page
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MARKS = ("__attrs_attrs__", "__pydantic_validator__")  # classes of items, too
 _LONGEST_NAME = 200  # characters
@@ -70,6 +74,20 @@ _WIDER: dict[Type, tuple[Type, ...]] = {
     Type.TEXT: (Type.ANY,),
     Type.JSON: (Type.TEXT, Type.ANY),
 }
+
+
+class Column(Struct):
+    name: str
+    type: Type
+
+
+class Table(Struct):
+    item: str  # what kind of items it holds
+    name: str
+    columns: dict[str, Column]  # by the item's field
+    taken: set[str]  # names of columns, in lower case
+    history: str = ""  # the table of its changes; "": there is none
+    checked: str = ""  # the column for when a row was checked; "": there is none
 
 
 def kind_of(value: object) -> Kind:
@@ -149,3 +167,22 @@ def free_name(wanted: str, taken: Collection[str], *, empty: str) -> str:
 
 def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def item_of(table: Table, values: Sequence[Any]) -> dict[str, object]:
+    """The item in a row: the values of the table's columns, in order."""
+    item: dict[str, object] = {}
+    for (name, column), value in zip(table.columns.items(), values, strict=True):
+        if name == REST:
+            item |= _decoded(value, column.type) or {}
+        else:
+            item[name] = _decoded(value, column.type)
+    return item
+
+
+def _decoded(value: Any, type_: Type) -> Any:
+    if value is None:
+        return None
+    if type_ is Type.JSON:
+        return msgspec.json.decode(value)
+    return bool(value) if type_ is Type.BOOLEAN else value

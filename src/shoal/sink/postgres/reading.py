@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import SinkError
+from shoal.model import CHANGES
 from shoal.sink.outputs import Place
 from shoal.sink.postgres.address import read_address
 from shoal.sink.postgres.faults import no_connection, one_line
@@ -34,6 +35,7 @@ class PostgresSource(Struct, frozen=True):
     address: str
     job: str
     expected: bool = True  # the job has rows
+    table: str = ""  # only those of this table
 
     def rows(self) -> Iterator[ItemRow]:
         address = read_address(self.address)
@@ -46,6 +48,8 @@ class PostgresSource(Struct, frozen=True):
             try:
                 runner.run(connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
                 for table in _own(runner.run(connection.fetch(_FOUND))):
+                    if not _is_wanted(table, self.table):
+                        continue
                     query = f"SELECT item::text FROM {table.place} WHERE job = $1 ORDER BY fetched_at, key"
                     cursor = runner.run(_cursor(connection, query, self.job))
                     while batch := runner.run(cursor.fetch(_BATCH)):
@@ -69,6 +73,11 @@ def _own(found: Sequence[Sequence[Any]]) -> list[Table]:
         for schema, name, columns in found
         if set(columns) >= _OWN
     ]
+
+
+def _is_wanted(table: Table, only: str) -> bool:
+    """What has changed on pages is no item of the job."""
+    return table.name == only if only else table.name != CHANGES
 
 
 async def _connect(dsn: str) -> Any:

@@ -22,9 +22,18 @@ from shoal.sink.ownership import FileClaim
 from shoal.sink.postgres.address import Address, read_address
 from shoal.sink.postgres.database import Connection, Database
 from shoal.sink.postgres.faults import NO_SUCH_DATABASE, cannot_write, no_connection, one_line, sqlstate
-from shoal.sink.postgres.tables import Table, find_table, keep_history, quoted
-from shoal.sink.postgres.writing import Entry, NoColumn, rows_by_table, trim, write
+from shoal.sink.postgres.tables import (
+    CHECKED,
+    Table,
+    add_checked,
+    find_table,
+    forget_history,
+    keep_history,
+    quoted,
+)
+from shoal.sink.postgres.writing import Entry, NoColumn, Touch, check, rows_by_table, trim, write
 
+_FORGET_EVERY = 3600.0  # seconds
 Work: TypeAlias = Callable[[Connection, Table], Awaitable[None]]
 
 _RIGHTS = """
@@ -38,8 +47,13 @@ class PostgresSink:
     journal = None
     writes_first = True
 
-    def __init__(self, output: str, *, job: str, database: Database | None = None) -> None:
+    def __init__(
+        self, output: str, *, job: str, database: Database | None = None, history_keep: float | None = None
+    ) -> None:
+        """`history_keep`: seconds after which recorded changes are forgotten; None: never."""
         self._address = read_address(output)
+        self._history_keep = history_keep
+        self._forgotten_at = 0.0
         self._job = job
         self._database = database or Database(self._address)
         self._tables: dict[str, Table] = {}
@@ -120,11 +134,35 @@ class PostgresSink:
                 await self._do(name, part, partial(write, entries=part, job=self._job), alone=len(batch) == 1)
             if rows.ranges:
                 await self._do(name, rows.entries, partial(trim, ranges=rows.ranges))
+            if rows.touches:
+                await self._do(name, rows.touches, partial(self._check, rows=rows.touches))
+        await self._forget_history(batch)
+
+    async def _check(self, connection: Connection, table: Table, rows: Sequence[Touch]) -> None:
+        if table.own and CHECKED not in table.columns:
+            table = self._tables[table.name] = await add_checked(connection, table)
+        await check(connection, table, rows)
+
+    async def _forget_history(self, batch: Sequence[Settlement]) -> None:
+        """Now and then."""
+        now = max((row.at for one in batch for row in (*one.rows, *one.archived)), default=0.0)
+        if (
+            self._history_keep is None
+            or not self._address.history
+            or now - self._forgotten_at < _FORGET_EVERY
+        ):
+            return
+        self._forgotten_at = now
+        for table in self._tables.values():
+            before = now - self._history_keep
+            await self._database.run(partial(forget_history, table=table, before=before))
 
     async def close(self) -> None:
         await self._database.close()
 
-    async def _do(self, name: str, entries: Sequence[Entry], what: Work, *, alone: bool = False) -> None:
+    async def _do(
+        self, name: str, entries: Sequence[Entry] | Sequence[Touch], what: Work, *, alone: bool = False
+    ) -> None:
         """Does something with a table and these rows, until it succeeds. `alone`: the rows are of one page, so the
         refused value is searched."""
 
@@ -138,7 +176,8 @@ class PostgresSink:
                 self._tables.pop(name, None)
                 await self._database.run(work)
         except asyncpg.PostgresError as error:
-            raise await self._explained(error, name, entries, alone) from None
+            written = [entry for entry in entries if isinstance(entry, Entry)]
+            raise await self._explained(error, name, written, alone) from None
         except (asyncpg.InterfaceError, OSError) as error:
             raise cannot_write(error, name, self._address.shown) from None
 
@@ -199,7 +238,7 @@ def explain(
     if code.startswith("28") or code == NO_SUCH_DATABASE:  # met when the connection had to be made again
         return no_connection(error, address)
     if table is not None and code == _NO_UNIQUE_INDEX:
-        columns = ", ".join(map(quoted, entries[0].by or ("key",)))
+        columns = ", ".join(map(quoted, (entries[0].by if entries else ()) or ("key",)))
         return SinkError(
             f"table {name} has no unique index on the key ({columns}): "
             f"CREATE UNIQUE INDEX ON {table.place} ({columns}), or change the handler's key"

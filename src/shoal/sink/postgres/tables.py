@@ -15,6 +15,7 @@ from shoal.sink.postgres.database import Connection
 
 # Times are those of the pages: when the row was last seen, first seen, and last seen to be different.
 TIMES = ("fetched_at", "first_seen", "changed_at")
+CHECKED = "checked_at"  # when its page was last visited, and had it as it is
 ABOUT = ("url", "job")  # the page it is from, and the job that wrote it
 _OWN = {
     "key": "text",
@@ -34,7 +35,8 @@ CREATE TABLE IF NOT EXISTS {name} (
   job text,
   fetched_at timestamptz NOT NULL,
   first_seen timestamptz NOT NULL,
-  changed_at timestamptz NOT NULL
+  changed_at timestamptz NOT NULL,
+  checked_at timestamptz
 ) WITH (fillfactor = 80)"""
 
 _COLUMNS = """
@@ -111,6 +113,16 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+async def add_checked(connection: Connection, table: Table) -> Table:
+    """The table with a column for when a row was checked. A table of the user's has one only if he made it."""
+    if CHECKED in table.columns or not table.own:
+        return table
+    async with connection.transaction():
+        await lock_schema(connection)
+        await connection.execute(f"ALTER TABLE {table.place} ADD COLUMN IF NOT EXISTS {CHECKED} timestamptz")
+    return await _look(connection, table.name) or table
+
+
 # -- the history of changes, written by a trigger
 #
 # Only the database sees both the old and the new row when several workers write at once; and a trigger also records
@@ -163,7 +175,7 @@ def statements(table: Table, by: Sequence[str]) -> str:
         when = "WHEN (OLD.item IS DISTINCT FROM NEW.item)"
     else:
         # The row as JSON, without columns about the page.
-        about = [*TIMES, *(name for name in ABOUT if name not in by)]
+        about = [*TIMES, CHECKED, *(name for name in ABOUT if name not in by)]
         names = "ARRAY[" + ", ".join(f"'{name}'" for name in about) + "]"
         before, after = f"to_jsonb(OLD) - {names}", f"to_jsonb(NEW) - {names}"
         columns = [f"NEW.{quoted(name)}" for name in by]
@@ -180,3 +192,9 @@ def statements(table: Table, by: Sequence[str]) -> str:
         key=key,
         when=when,
     )
+
+
+async def forget_history(connection: Connection, table: Table, before: float) -> None:
+    """Deletes what was recorded before that time."""
+    changes = f"{quoted(table.schema)}.{quoted(f'{table.name}_changes')}"
+    await connection.execute(f"DELETE FROM {changes} WHERE at < to_timestamp($1)", before)

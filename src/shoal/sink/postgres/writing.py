@@ -18,24 +18,31 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import SinkError
-from shoal.model import Row, Settlement, Task
+from shoal.model import ARCHIVE, Row, Settlement, Task
 from shoal.sink.items import without_meta
 from shoal.sink.postgres.database import Connection
-from shoal.sink.postgres.tables import TIMES, Table, quoted
+from shoal.sink.postgres.tables import CHECKED, TIMES, Table, quoted
 
 _OWN = """
-INSERT INTO {place} AS t (key, item, url, job, fetched_at, first_seen, changed_at)
+INSERT INTO {place} AS t (key, item, url, job, fetched_at, first_seen, changed_at{checked})
 SELECT DISTINCT ON (r.key COLLATE "C")
-  r.key, r.item::jsonb, r.url, $5, to_timestamp(r.at), to_timestamp(r.at), to_timestamp(r.at)
+  r.key, r.item::jsonb, r.url, $5, to_timestamp(r.at), to_timestamp(r.at), to_timestamp(r.at){at}
 FROM unnest($1::text[], $2::text[], $3::text[], $4::float8[]) WITH ORDINALITY AS r(key, item, url, at, n)
 ORDER BY r.key COLLATE "C", r.at DESC, r.n DESC
 ON CONFLICT (key) DO UPDATE SET
   item = CASE WHEN t.item = excluded.item THEN t.item ELSE excluded.item END,
   changed_at = CASE WHEN t.item = excluded.item THEN t.changed_at ELSE excluded.changed_at END,
   url = excluded.url,
-  job = excluded.job,
+  job = excluded.job,{update}
   fetched_at = excluded.fetched_at
 WHERE t.fetched_at < excluded.fetched_at"""
+# Tables of older versions get the column when it is first needed.
+_WITH_CHECKED = {
+    "checked": f", {CHECKED}",
+    "at": ", to_timestamp(r.at)",
+    "update": f"\n  {CHECKED} = excluded.{CHECKED},",
+}
+_WITHOUT = dict.fromkeys(_WITH_CHECKED, "")
 
 # A page that has fewer rows than when it was last written.
 _TRIM = """
@@ -53,6 +60,23 @@ ORDER BY {keys}, r.at DESC, r.n DESC
 ON CONFLICT ({conflict}) DO UPDATE SET {updates}
 WHERE t.fetched_at IS NULL OR t.fetched_at < excluded.fetched_at"""
 _ABOUT = {"url": "r.url", "job": "j.job"}
+
+
+# Pages that were visited, and whose rows are as they were.
+_CHECK_OWN = """
+UPDATE {place} AS t SET checked_at = to_timestamp(r.at)
+FROM (SELECT key, max(at) AS at FROM unnest($1::text[], $2::float8[]) AS r(key, at) GROUP BY key ORDER BY key) AS r
+WHERE t.key = r.key AND (t.checked_at IS NULL OR t.checked_at < to_timestamp(r.at))"""
+_CHECK_PAGES = """
+UPDATE {place} AS t SET checked_at = to_timestamp(r.at)
+FROM unnest($1::text[], $2::text[], $3::float8[]) AS r(after, before, at)
+WHERE t.key COLLATE "C" > r.after AND t.key COLLATE "C" < r.before
+  AND (t.checked_at IS NULL OR t.checked_at < to_timestamp(r.at))"""
+_CHECK_TYPED = """
+UPDATE {place} AS t SET checked_at = to_timestamp(r.at)
+FROM unnest($1::text[], $2::float8[]) AS r(item, at)
+CROSS JOIN LATERAL jsonb_populate_record(NULL::{place}, r.item::jsonb) AS v
+WHERE {same} AND (t.checked_at IS NULL OR t.checked_at < to_timestamp(r.at))"""
 
 
 class NoColumn(SinkError):
@@ -75,9 +99,31 @@ async def trim(connection: Connection, table: Table, ranges: Sequence[KeyRange])
     )
 
 
+async def check(connection: Connection, table: Table, rows: Sequence[Touch]) -> None:
+    """Moves the time when rows were checked, if the table has a column for it."""
+    if CHECKED not in table.columns:
+        return
+    keyed = sorted((one for one in rows if one.by), key=lambda one: one.key)
+    pages = [one for one in rows if not one.by]
+    if keyed and table.own:
+        keys, times = [one.key for one in keyed], [one.at for one in keyed]
+        await connection.execute(_CHECK_OWN.format(place=table.place), keys, times)
+    elif keyed and all(name in table.columns for name in keyed[0].by):
+        same = " AND ".join(f"t.{quoted(name)} = v.{quoted(name)}" for name in keyed[0].by)
+        items, times = [one.item for one in keyed], [one.at for one in keyed]
+        await connection.execute(_CHECK_TYPED.format(place=table.place, same=same), items, times)
+    if pages and table.own:
+        await connection.execute(
+            _CHECK_PAGES.format(place=table.place),
+            [f"{one.key}#" for one in pages],
+            [f"{one.key}#{_LAST}" for one in pages],
+            [one.at for one in pages],
+        )
+
+
 async def _write_own(connection: Connection, table: Table, entries: Sequence[Entry], job: str) -> None:
     await connection.execute(
-        _OWN.format(place=table.place),
+        _OWN.format(place=table.place, **(_WITH_CHECKED if CHECKED in table.columns else _WITHOUT)),
         [entry.key for entry in entries],
         [entry.item for entry in entries],
         [entry.url for entry in entries],
@@ -108,6 +154,8 @@ def _typed_statement(table: Table, by: Sequence[str], fields: Sequence[str]) -> 
         if name in table.columns:
             values.setdefault(name, value)
     values |= {name: "to_timestamp(r.at)" for name in TIMES if name in table.columns}
+    if CHECKED in table.columns:
+        values.setdefault(CHECKED, "to_timestamp(r.at)")
     kept = {*by, *TIMES}
     content = [name for name in fields if name not in kept]
     updates = [f"{quoted(name)} = excluded.{quoted(name)}" for name in values if name not in kept]
@@ -168,11 +216,21 @@ class KeyRange(Struct, frozen=True):
     at: float  # when the page was fetched
 
 
+class Touch(Struct, frozen=True):
+    """A row that is as it was; or, without a key, all rows of its page."""
+
+    key: str
+    item: str  # the fields of the key
+    at: float
+    by: tuple[str, ...] = ()
+
+
 class TableRows(Struct):
     """The rows for one table."""
 
     entries: list[Entry]
     ranges: list[KeyRange]
+    touches: list[Touch] = []
 
     def parts(self) -> Iterator[Sequence[Entry]]:
         """Parts that fit into one statement."""
@@ -193,15 +251,36 @@ def rows_by_table(batch: Sequence[Settlement], job: str) -> dict[str, TableRows]
     found: dict[str, TableRows] = {}
     for settlement in batch:
         task = settlement.lease.task
-        for place, row in enumerate(settlement.rows):
+        written = _whole(settlement)
+        for place, row in enumerate(written):
             rows = found.setdefault(row.table, TableRows([], []))
-            rows.entries.append(_entry(row, task, job, place))
-        if settlement.rows and not settlement.rows[-1].by:
-            row = settlement.rows[-1]
+            rows.entries.append(_entry(row, task, job, place if row.place is None else row.place))
+        if written and not written[-1].by:
+            row = written[-1]
             rows = found[row.table]
             page = _page(task, job, row.table)
             rows.ranges.append(KeyRange(rows.entries[-1].key, f"{page}#{_LAST}", row.at))
+        for row in _beside(settlement):
+            if row.touch:
+                key = _short(row.ident) if row.by else _page(task, job, row.table)
+                touch = Touch(key, without_meta(row).decode(), row.at, row.by)
+                found.setdefault(row.table, TableRows([], [])).touches.append(touch)
+            else:
+                rows = found.setdefault(row.table, TableRows([], []))
+                rows.entries.append(_entry(row, task, job, len(rows.entries)))
     return found
+
+
+def _beside(settlement: Settlement) -> list[Row]:
+    return [row for row in settlement.archived if row.table != ARCHIVE]
+
+
+def _whole(settlement: Settlement) -> Sequence[Row]:
+    """The rows that are written: without a key a row is known by its place on the page. If one of these is new, all of
+    them are written, also those that are as they were."""
+    loose = {row.table for row in settlement.rows if not row.by and row.place is not None}
+    more = [row for row in _beside(settlement) if row.touch and not row.by and row.table in loose]
+    return sorted((*settlement.rows, *more), key=lambda row: row.place or 0) if more else settlement.rows
 
 
 def _entry(row: Row, task: Task, job: str, place: int) -> Entry:

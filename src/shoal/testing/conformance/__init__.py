@@ -18,6 +18,7 @@ from shoal.testing.conformance.adding import AddingAndClaiming, Sources
 from shoal.testing.conformance.counting import Counting
 from shoal.testing.conformance.delivering import Delivering
 from shoal.testing.conformance.domains import Domains
+from shoal.testing.conformance.expiring import Expiring
 from shoal.testing.conformance.finding import Finding
 from shoal.testing.conformance.finishing import Finishing
 from shoal.testing.conformance.following import FollowedPages
@@ -37,6 +38,7 @@ class FrontierConformance(
     Domains,
     Settling,
     Revisiting,
+    Expiring,
     FollowedPages,
     Counting,
     Rejecting,

@@ -88,6 +88,28 @@ class Revisiting:
         [lease] = (await claim(frontier)).leases
         assert lease.task.record == _RECORD
 
+    async def test_a_page_that_is_said_to_have_changed_is_hastened(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        names = ("news", "checked", "unnamed", "retried")
+        tasks = {name: make_task(f"http://a.test/{name}") for name in names}
+        await start_job(frontier, list(tasks.values()))
+        leases = {lease.task.url.rpartition("/")[2]: lease for lease in (await claim(frontier)).leases}
+        now = await frontier.now()
+        for name in names[:3]:
+            await settle(frontier, leases[name], Revisit(1000.0, replace(_RECORD, checked_at=now)))
+        await settle(frontier, leases["retried"], Retry(1000.0, FAILED))
+        said = {"news": now + 5, "checked": now - 5, "retried": now + 5}
+        wanted = {task.fingerprint or 0: said[name] for name, task in tasks.items() if name in said}
+        clock.advance(10)
+        assert await frontier.hasten("job", "b.test", wanted) == 0
+        assert await frontier.hasten("job", "a.test", wanted) == 1
+        assert await frontier.hasten("job", "a.test", wanted) == 0, "it is due already"
+        [lease] = (await claim(frontier)).leases
+        assert (lease.task.url, lease.task.attempt) == ("http://a.test/news", 1)
+        counters = (await counted(frontier)).counters
+        assert (counters.waiting, counters.delayed, counters.leased) == (2, 3, 1)
+
     async def test_a_page_that_leads_elsewhere_each_time_is_not_merged(
         self, frontier: Frontier, clock: ManualClock
     ) -> None:

@@ -43,6 +43,7 @@ from shoal.model import Dead, Done, Lease, Moved, Retry, Revisit, Settlement, Ta
 from shoal.model.page_record import PageRecord
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies, domain_limit
+from shoal.policy.concurrency import most_at_once
 from shoal.settings import Settings
 from shoal.testing.simulation.generated_web import Host, Web, forbids
 
@@ -73,6 +74,7 @@ class NextVisit(Struct, frozen=True):
 
     due: float
     record: PageRecord
+    page: int | None = None  # its fingerprint
 
 
 class Claims(Struct):
@@ -166,6 +168,12 @@ class Checker:
             early = visit.due - now
             self.expect(early <= _CLOSE, "visits", f"{task.url} is visited {early:.3f} s before its time")
             self.expect(task.record == visit.record, "visits", f"{task.url} has not the record of its visit")
+
+    def hastened(self, pages: Collection[int], now: float) -> None:
+        """Somebody says that these pages have changed, so they may be visited at once."""
+        for id, visit in self._visits.items():
+            if visit.page in pages:
+                self._visits[id] = replace(visit, due=min(visit.due, now))
 
     def valve_held(self, record: HostRecord, leases: Sequence[Lease], now: float) -> None:
         """Told after a claim that took leases on a host. A claim moves in_flight and next_at alone, so the other
@@ -275,7 +283,7 @@ class Checker:
                 self._counts["done"] += 1
                 self.rows += [row.data for row in settlement.rows]
             case Revisit(after, record):
-                self._visits[task.id] = NextVisit(now + after, record)
+                self._visits[task.id] = NextVisit(now + after, record, task.fingerprint)
                 self.rows += [row.data for row in settlement.rows]
             case Moved(to) as moved:
                 self._counts["merged"] += to.url in self._known and not moved.returns_to(task)
@@ -343,7 +351,7 @@ class Checker:
             self.expect(not forbids(host, path), "robots", f"{host.name}{path} is forbidden by robots.txt")
 
     def at_the_server(self, host: Host, count: int) -> None:
-        most = self._settings.per_host
+        most = most_at_once(self._settings)
         self.expect(count <= most, "server", f"{host.name} has {count} requests under way, its cap is {most}")
 
     def robots_answered(self, host: Host) -> None:

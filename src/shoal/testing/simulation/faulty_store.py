@@ -8,7 +8,7 @@ Process ──▶ FaultyFrontier ──▶ CheckedFrontier ──▶ the home
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -124,6 +124,12 @@ class CheckedFrontier:
             self._checker.valve_held(await self._record(host), leases, claimed.now)
         await self._after(by_host, news=False)
         return claimed
+
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        hastened = await self.home.hasten(job, host, wanted)
+        self._checker.hastened(wanted.keys(), await self.home.now())
+        await self._after([host])
+        return hastened
 
     async def reserve(self, worker: str, job: str, host: str, most: float) -> Turn:
         turn, now = await self.home.reserve(job, host, most), await self.home.now()
@@ -285,6 +291,9 @@ class FaultyFrontier:
         for lease in claimed.leases:
             self._tell(f"claims {lease.task.url} (attempt {lease.task.attempt}, token {lease.token})")
         return claimed
+
+    async def hasten(self, job: str, host: str, wanted: Mapping[int, float]) -> int:
+        return await self._do("hasten", lambda: self._store.hasten(job, host, wanted))
 
     async def reserve(self, job: str, host: str, most: float) -> Turn:
         worker = self._process.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import repeat
@@ -68,22 +69,54 @@ class Hanging(Host):
         return Answer(NO_ANSWER)
 
 
-class Limited(Host):
+class _Bucket:
     """A token bucket that holds `burst` requests, or one second's worth, and one at least."""
 
-    def __init__(self, profile: HostProfile, seed: int, neighbours: Sequence[str]) -> None:
-        super().__init__(profile, seed, neighbours)
+    def __init__(self, profile: HostProfile) -> None:
+        self._rate = profile.rate
         self._depth = max(1.0, profile.burst or profile.rate)
         self._tokens = self._depth
         self._filled_at = -math.inf
 
-    def respond(self, path: str, now: float) -> Answer:
-        self._tokens = min(self._depth, self._tokens + (now - self._filled_at) * self.profile.rate)
+    def takes(self, now: float) -> bool:
+        self._tokens = min(self._depth, self._tokens + (now - self._filled_at) * self._rate)
         self._filled_at = now
         if self._tokens < 1.0:
-            return Answer(429, headers=(f"Retry-After: {self.profile.retry_after:g}",))
+            return False
         self._tokens -= 1.0
-        return super().respond(path, now)
+        return True
+
+
+class _Window:
+    """So many requests in a window of time: one after the other, or in the last seconds at any time."""
+
+    def __init__(self, profile: HostProfile) -> None:
+        self._seconds, self._slides = profile.window, profile.limiter == "sliding"
+        self._most = max(1, math.floor(profile.rate * profile.window + 1e-9))
+        self._times: deque[float] = deque()
+
+    def takes(self, now: float) -> bool:
+        begins = now - self._seconds if self._slides else now - now % self._seconds
+        while self._times and self._times[0] < begins:
+            self._times.popleft()
+        if len(self._times) >= self._most:
+            return False
+        self._times.append(now)
+        return True
+
+
+class Limited(Host):
+    """429 above a rate."""
+
+    def __init__(self, profile: HostProfile, seed: int, neighbours: Sequence[str]) -> None:
+        super().__init__(profile, seed, neighbours)
+        self._limit = _Bucket(profile) if profile.limiter == "bucket" else _Window(profile)
+
+    def respond(self, path: str, now: float) -> Answer:
+        if self._limit.takes(now):
+            return super().respond(path, now)
+        asks = self.profile.retry_after
+        return Answer(429, headers=(f"Retry-After: {asks:g}",) if asks else ())
 
 
 class Flapping(Host):

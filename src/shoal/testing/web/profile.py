@@ -44,7 +44,11 @@ class HostProfile(Struct, frozen=True, omit_defaults=True):
     jitter: float = 0.0  # lifelike: 0.5 means that an answer takes up to 1.5 times longer, or shorter
     rate: float = 5.0  # limited, lifelike: requests per second
     burst: float = 0.0  # limited, lifelike: requests that may come at once; 0: a second's worth
-    retry_after: float = 1  # limited, lifelike: seconds
+    # limited, lifelike: 429 above `rate` by a token bucket; or by counting, in windows of so many seconds, or in the
+    # last so many seconds at any time
+    limiter: Literal["bucket", "fixed", "sliding"] = "bucket"
+    window: float = 1.0  # fixed, sliding: seconds
+    retry_after: float = 1  # limited, lifelike: seconds; 0: a 429 says nothing
     failure_share: float = 0.3  # flapping, lifelike
     period: float = (
         0.0  # flapping, lifelike: seconds; 0: each request on its own, and no page fails more than twice

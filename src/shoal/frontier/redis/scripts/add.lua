@@ -3,7 +3,7 @@
 -- answers 'new duplicates over_budget state fates', or 'gone' if there is no such job; the state is that before
 -- keeps   admitted = pending + delayed + leased + done + dead + merged; the cursor moves with the tasks it counts; `moves`
 --         of the job grows, so that a process that is about to mark it as finished looks again
--- uses    base sources watch domains hosts seen admit
+-- uses    base sources watch domains hosts seen slices admit
 local said = repeated()
 if said then return said end
 local number = ask[1]
@@ -19,5 +19,6 @@ if ask[3] then
   if ask[3][3] then tell_of_job() end
 end
 count(number, 'admitted', 0)
+sliced.store_slices()
 store_hosts()
 return finish(table.concat({ new, duplicates, over_budget, job.state, fates }, ' '))

@@ -4,8 +4,21 @@
 -- uses    base
 though_full()
 local number = ask[1]
-local left = call('HGET', META, 'left:' .. number)
+local part, slices = number, call('HGET', META, 'sliced:' .. number)
+local left = call('HGET', META, 'left:' .. part)
+if not left and slices then  -- then its slices, one after the other
+  local at, others = string.match(slices, '^(%d+) ?(.*)$')
+  if at then
+    part = number .. '.' .. at
+    left = call('HGET', META, 'left:' .. part)
+    if not left then call('HSET', META, 'sliced:' .. number, others) end
+  else
+    call('HDEL', META, 'sliced:' .. number)
+    slices = false
+  end
+end
 if not left then
+  if slices then return 1 end
   call('SREM', DROPPED, number)
   return 0
 end
@@ -16,13 +29,13 @@ for kind, prefix in ipairs(kinds) do
   local n = tonumber(counts_left[kind])
   while n > 0 and page > 0 do
     n, page = n - 1, page - 1
-    call('UNLINK', prefix .. number .. ':' .. n)
+    call('UNLINK', prefix .. part .. ':' .. n)
   end
   counts_left[kind], total = n, total + n
 end
 if total > 0 then
-  call('HSET', META, 'left:' .. number, table.concat(counts_left, ' '))
+  call('HSET', META, 'left:' .. part, table.concat(counts_left, ' '))
 else
-  call('HDEL', META, 'left:' .. number)
+  call('HDEL', META, 'left:' .. part)
 end
 return total + 1

@@ -2,7 +2,7 @@
 -- asks    { shard it comes from, { { number in its sequence, job's number, moved, payload } … }, the number before these }
 -- answers 'new duplicates over_budget', or 'gap' if this shard has lost entries before these
 -- keeps   an entry is admitted once, however often it is delivered
--- uses    base watch domains hosts seen admit arrive
+-- uses    base watch domains hosts seen slices admit arrive
 though_full()
 local said = repeated()
 if said then return said end
@@ -24,5 +24,6 @@ for _, entry in ipairs(ask[2]) do
 end
 call('HSET', META, 'in:' .. ask[1], last)
 store_grown()
+sliced.store_slices()
 if next(touched) then store_hosts() end
 return finish(new .. ' ' .. duplicates .. ' ' .. over_budget)

@@ -32,6 +32,17 @@ if job then
   local last = filters[#filters]
   local left = { job.seen_buckets, job.rows_buckets, last[1] + last[2] }
   call('HSET', META, 'left:' .. number, table.concat(left, ' '))
+  for at in string.gmatch(job.slices or '', '%d+') do
+    local id = number .. '.' .. at
+    local buckets = call('HMGET', JOB .. id, 'seen_buckets', 'rows_buckets', 'seen')
+    local slice = { seen = tonumber(buckets[3]) or 0, blocks = math.ceil(job.blocks / 4), bits = 18 }  -- as in slices.lua
+    last = slice.blocks > 0 and filters_of(slice) or { { 0, 0 } }
+    last = last[#last]
+    call('HSET', META, 'left:' .. id, (buckets[1] or 1) .. ' ' .. (buckets[2] or 1) .. ' ' .. last[1] + last[2])
+    call('DEL', JOB .. id)
+    call('UNLINK', RESERVED .. id)
+  end
+  if job.slices then call('HSET', META, 'sliced:' .. number, job.slices) end
 end
 call('UNLINK', MERGED .. number)
 call('DEL', JOB .. number, DEAD .. number, DEADAT .. number, JOURNALS .. number, WORDS .. number, RESERVED .. number)

@@ -1,7 +1,7 @@
 -- is_seen: whether the job has admitted that fingerprint.
 -- asks    { job's number, fingerprint }
 -- answers 1 or 0
--- uses    base seen
+-- uses    base seen slices
 local job = job_of(ask[1])
 if not job then return 0 end
-return has_seen(ask[1], job, ask[2]) and 1 or 0
+return sliced.has_seen_page(ask[1], job, ask[2]) and 1 or 0

@@ -2,7 +2,8 @@
 -- asks    { { settlement … }, names of hosts, condition or false }
 --         settlement: { token, job's number, verdict, its arguments, rows, keys of rows, tasks found by list, tasks
 --         for other shards, links that were too many, own counters: name, number …, rejected items: { host, lane,
---         priority, rest of the item } …, whether nothing was sent for the page }; false stands for nothing
+--         priority, rest of the item } …, whether nothing was sent for the page, the page's fingerprint if the job has
+--         dedupe_expires }; false stands for nothing
 --         condition: { job's number, journal's key, its length or -1, its new length, which leases are held: '1' or '0' …,
 --         name of the writer's turn }
 -- answers 'accepted new duplicates over_budget buried', accepted being '1' or '0' for each settlement; or 'again' if the
@@ -10,7 +11,7 @@
 -- full    fails if it adds tasks, dead letters or records of pages; otherwise it runs
 -- keeps   a settled page's found tasks are admitted in the same step that marks it done; a lease settles once; the
 --         journal's length grows with the settlements whose rows it holds
--- uses    base counting watch domains hosts seen admit leases arrive
+-- uses    base counting watch domains hosts seen slices admit leases arrive
 local said = repeated()
 if said then return said end
 local batch, names, condition = ask[1], ask[2], ask[3]
@@ -38,7 +39,7 @@ local function holds()
       local number, keys = batch[i][NUMBER], batch[i][KEYS_]
       local job = job_of(number)
       for k = 1, keys and #keys or 0 do
-        if call('SISMEMBER', key_of('rows', ROWS, number, job, keys[k]), keys[k]) == 1 then return false end
+        if sliced.has_row(number, job, keys[k]) then return false end
       end
     end
   end
@@ -60,17 +61,21 @@ end
 
 local conclude = {}
 
-function conclude.done(number) count(number, 'done', 1) end
+function conclude.done(number, job, _, _, page)
+  count(number, 'done', 1)
+  sliced.pass_page(number, job, page)
+end
 
 -- An item that was replayed: it is no page.
 function conclude.item(number) count(number, 'admitted', -1) end
 
-function conclude.retry(number, job, lease, a)
+function conclude.retry(number, job, lease, a, page)
   local after, lane, priority, item, most, kind, snapshot, last, counts = unpack(a, 1, 9)
   local attempt = byte(item_of(lease), 13) + 1
   if most == 0 then most = job.attempts end
   if counts and attempt >= min(most, 255) then
     buried = buried + 1
+    sliced.pass_page(number, job, page)
     return bury(lease[HOST], lease[ITS_LINE], lease[PRIORITY], last or item, kind, snapshot)
   end
   if counts then count(number, 'retried', 1) end
@@ -82,29 +87,31 @@ function conclude.revisit(_, _, lease, a)
   delay(lease[HOST], lease[ITS_LINE], lease[PRIORITY], a[2], now + a[1], true)
 end
 
-function conclude.dead(_, _, lease, a)
+function conclude.dead(number, job, lease, a, page)
+  sliced.pass_page(number, job, page)
   bury(lease[HOST], lease[ITS_LINE], lease[PRIORITY], a[1], a[2], a[3])
 end
 
-function conclude.moved(number, job, _, a) arrive(number, job, a) end
+function conclude.moved(number, job, _, a, page)
+  sliced.pass_page(number, job, page)
+  arrive(number, job, a)
+end
 
-function conclude.away(number, _, _, a)
+function conclude.away(number, job, _, a, page)
+  sliced.pass_page(number, job, page)
   send(a[1], number, 1, true, a[2])
 end
 
-for i = 1, #batch do
-  local s = batch[i]
+local function settle(i, s)
   local number, lease = s[NUMBER], held[s[TOKEN]]
   local job = job_of(number)
   held[s[TOKEN]] = nil  -- the same lease settles once
   if lease and job then
     accepted[i] = '1'
-    conclude[s[VERDICT]](number, job, lease, s[ARGUMENTS])
+    conclude[s[VERDICT]](number, job, lease, s[ARGUMENTS], s[REJECTED + 2])
     local rows, keys = s[ROWS_], s[KEYS_]
     for k = 1, keys and #keys or 0 do
-      if call('SADD', key_of('rows', ROWS, number, job, keys[k]), keys[k]) == 1 then
-        rows, job.rows, grown[number] = rows + 1, job.rows + 1, true
-      end
+      if sliced.see_row(number, job, keys[k]) then rows, grown[number] = rows + 1, true end
     end
     if rows > 0 then count(number, 'items', rows) end
     if s[CUT] > 0 then count(number, 'links_cut', s[CUT]) end
@@ -123,7 +130,10 @@ for i = 1, #batch do
     count(number, 'stale', 1)
   end
 end
+
+for i = 1, #batch do settle(i, batch[i]) end
 store_grown()
+sliced.store_slices()
 if condition then call('HSET', JOURNALS .. condition[1], condition[2], condition[4]) end
 if next(touched) then store_hosts() end
 return finish(table.concat(accepted) .. ' ' .. new .. ' ' .. duplicates .. ' ' .. over_budget .. ' ' .. buried)

@@ -68,7 +68,7 @@ class Page {
     this.hosts = hostTable();
     this.overdue = pageTable("Pages that are overdue longest", "no page is overdue", [late, checked]);
     this.troubled = pageTable("Pages that failed at their last visit", "no page failed at its last visit", [trouble, due]);
-    this.restless = pageTable("Pages that change most", "no page was visited twice yet", [interval, changed, visits, due]);
+    this.restless = pageTable("Pages that change most", "no visit has found a change yet", [every, interval, changed, visits, due]);
     this.node = el(
       "div",
       { class: "fresh" },
@@ -234,6 +234,12 @@ const checked = { name: "checked", title: "last visit", number: true, of: (page)
 const changed = { name: "changed", title: "last change", number: true, of: (page) => ago(page, page.changed_at) };
 const visits = { name: "visits", title: "visits", number: true, of: (page) => words.count(page.visits) };
 const interval = { name: "interval", title: "visited every", number: true, of: (page) => words.span(page.interval) };
+const every = {
+  name: "every",
+  title: "changes every",
+  number: true,
+  of: (page) => (page.changes_every === null ? "-" : `about ${words.span(page.changes_every)}`),
+};
 const due = { name: "due", title: "next visit", number: true, of: (page) => until(page.due - page.now) };
 const trouble = {
   name: "trouble",

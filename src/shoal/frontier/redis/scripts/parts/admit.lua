@@ -32,10 +32,10 @@ local function admit(number, flat)
       local fresh = true
       if fingerprint ~= '' then
         if used < budget then
-          fresh = see(number, job, fingerprint)
-          if fresh and variant ~= '' then see(number, job, variant) end
+          fresh = sliced.see_page(number, job, fingerprint)
+          if fresh and variant ~= '' then sliced.see_variant(number, job, variant) end
         else
-          fresh = not has_seen(number, job, fingerprint)
+          fresh = not sliced.has_seen_page(number, job, fingerprint)
         end
       end
       if not fresh then

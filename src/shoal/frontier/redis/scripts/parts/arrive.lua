@@ -19,8 +19,9 @@ function arrive(number, job, a)
   local name, lane, priority, item, fingerprint, returns, domain_name, variant, into, pages = unpack(a, 1, 10)
   domain_names[name] = domain_name
   if fingerprint ~= '' then
-    local fresh = see(number, job, fingerprint)
-    if variant and variant ~= '' then fresh = see(number, job, variant) end
+    local fresh = sliced.see_page(number, job, fingerprint)
+    if not fresh and returns then sliced.reopen_page(number, job, fingerprint) end
+    if variant and variant ~= '' then fresh = sliced.see_variant(number, job, variant) end
     if not fresh and not returns then return merge(number, into, pages) end
     grown[number] = true
   end

@@ -76,7 +76,7 @@ local function job_of(number)
   local job = jobs[number]
   if job == nil then
     local f = call('HMGET', JOB .. number, 'state', 'attempts', 'pages', 'per_host', 'valve', 'done', 'leased',
-      'granted', 'returned', 'seen', 'seen_buckets', 'rows', 'rows_buckets', 'blocks', 'domain')
+      'granted', 'returned', 'seen', 'seen_buckets', 'rows', 'rows_buckets', 'blocks', 'domain', 'expires', 'slices')
     job = false
     if f[1] then
       job = {
@@ -86,6 +86,7 @@ local function job_of(number)
         seen = tonumber(f[10]) or 0, seen_buckets = tonumber(f[11]) or 1,
         rows = tonumber(f[12]) or 0, rows_buckets = tonumber(f[13]) or 1,
         blocks = tonumber(f[14]) or 0, domain = f[15],
+        expires = tonumber(f[16]) or 0, slices = f[17],
       }
     end
     jobs[number] = job

@@ -67,7 +67,7 @@ local BITS, PROBES = 2 ^ 20, 11
 -- The job's filters as { first block, blocks }. New URLs go into the last one.
 function filters_of(job)
   if not job.filters or job.seen >= job.room then
-    local first, blocks, bits = 0, job.blocks, 16
+    local first, blocks, bits = 0, job.blocks, job.bits or 16
     job.filters, job.room = {}, 0
     repeat
       job.filters[#job.filters + 1] = { first, blocks }
