@@ -105,7 +105,7 @@ def main() -> int:
     parser.add_argument("--shops", type=int, default=50)
     parser.add_argument("--products", type=int, default=40, help="in each shop")
     parser.add_argument("--how", choices=("renamed", "cents"), default="renamed")
-    parser.add_argument("--output", default="rows.jsonl", help="rows.jsonl or rows.db")
+    parser.add_argument("--output", default="rows.db", help="rows.db or rows.jsonl")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix=".bench-", dir=".") as made:
         spec = ShopsSpec(options.shops, options.products)

@@ -55,6 +55,7 @@ def test_the_commands_are_the_known_ones() -> None:
         "shoal hosts unset", "shoal hosts settings",
         "shoal proxies hosts",
         "shoal proxies test",
+        "shoal quality show", "shoal quality accept",
         "shoal dead list", "shoal dead show", "shoal dead replay", "shoal dead drop",
         "shoal rejected list", "shoal rejected show", "shoal rejected replay", "shoal rejected drop",
         "shoal store upgrade",

@@ -283,7 +283,7 @@ def test_a_process_tells_what_its_visits_found() -> None:
 def test_the_labels_told_are_those_of_the_table() -> None:
     told = parsed(
         render_process(busy_tally().report(), Vitals(memory=1, memory_limit=1, open_files=1, file_limit=1))
-        + render_store(overview(job("a"), standing()), {"healthy": 1})
+        + render_store(overview(job("a"), standing()), {"healthy": 1}, alarms=1)
     )
     for metric in [one for one in ALL if one.kind != "histogram"]:
         assert {tuple(sorted(labels)) for labels in label_sets(told, metric.name)} == {

@@ -168,7 +168,11 @@ def _jumps(known: QualityState, sample: PageSample) -> Iterator[Doubt]:
     for name, seen in sample.fields.items() if unit is not None else ():
         if seen.number is None or seen.before is None or abs(seen.number - seen.before) < JUMP:
             continue
-        if unit is not None and name in unit.fields and unit.fields[name].is_number:
+        state = unit.fields.get(name) if unit is not None else None
+        if state is None or not state.is_number:
+            continue
+        usual = state.mean / 1000
+        if abs(seen.number - usual) > abs(seen.before - usual):  # else it fits better than before
             kind: Kind = "large" if seen.number > seen.before else "small"
             told = f"{where(sample.unit, name)} is about {amount(seen.number)}; it was {amount(seen.before)}"
             yield Doubt(name, kind, False, True, told)

@@ -284,7 +284,8 @@ def _measured(
             return _averaged(state, known)
     steps = _steps(state, size, known)
     if seen.before is not None:
-        steps = _paired(size - seen.before, again=sample.again)
+        fits = abs(size - state.mean / 1000) <= abs(seen.before - state.mean / 1000)
+        steps = _paired(0.0 if fits else size - seen.before, again=sample.again)
     large, small = (
         min(max(0, old + step), _MOST) for old, step in zip((state.large, state.small), steps, strict=True)
     )

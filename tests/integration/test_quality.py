@@ -1,0 +1,167 @@
+"""A shop whose markup breaks, against a real server: it is told and named, and its old rows stay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shoal
+from shoal import Page, Request, Results, Spider
+from shoal.frontier import open_frontier
+from shoal.inspect.quality import accept_quality, look_at_quality
+from shoal.model import Settlement
+from shoal.model.counts import HELD
+from shoal.sink.ownership import FileClaim
+from shoal.testing.changing_site import ChangingSite, Content, later
+
+PAGES = 12
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[ChangingSite]:
+    products = {f"/p{number}": Content(f"{10 + number}.99") for number in range(PAGES)}
+    pages = {"/": Content(links=list(products)), **products}
+    async with ChangingSite(pages).serving() as site:
+        yield site
+
+
+class Table:
+    """A sink that replaces rows by their keys, as a database does."""
+
+    journal = None
+    writes_first = True
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Any] = {}
+
+    async def open(self, asked: FileClaim | None = None) -> None: ...
+
+    async def write(self, batch: Sequence[Settlement]) -> Sequence[Settlement]:
+        for row in (row for settlement in batch for row in settlement.rows):
+            self.rows[row.ident] = json.loads(row.data)["price"]
+        return batch
+
+    async def close(self) -> None: ...
+
+
+class Shop:
+    def __init__(self, site: ChangingSite, folder: Path, revisit: str = "1h") -> None:
+        self.site, self.store, self.file = site, folder / "store.db", folder / "rows.jsonl"
+        spider = self.spider = Spider("shop", start=site.url + "/")
+
+        @spider.handler(revisit=revisit)
+        def listing(page: Page) -> Iterator[Request]:
+            yield from page.follow_all("a", "product")
+
+        @spider.handler(key="name", revisit=revisit)
+        def product(page: Page) -> Iterator[dict[str, Any]]:
+            yield {"name": page.text("h1"), "price": page.text(".price") or None}
+
+    def set_all(self, price: Any) -> None:
+        for number in range(PAGES):
+            self.site.set(f"/p{number}", price(number))
+
+    async def visit(self, output: Any = None, **settings: Any) -> Results:
+        results = await shoal.crawl(
+            self.spider,
+            store=self.store,
+            output=output or self.file,
+            **{"robots": False, "rate": 0, "once": True, **settings},
+        )
+        later(self.store, hours=1.01)
+        return results
+
+    @property
+    def prices(self) -> dict[str, str]:
+        """Of each product, by the latest row."""
+        rows = map(json.loads, self.file.read_text().splitlines())
+        return {row["name"]: row["price"] for row in rows}
+
+    async def alarms(self) -> list[tuple[str, str, str]]:
+        async with open_frontier(str(self.store)) as frontier:
+            found = [host async for host in look_at_quality(frontier)]
+        return [(host.host, one.handler, one.field) for host in found for one in host.alarms]
+
+    async def accept(self) -> None:
+        async with open_frontier(str(self.store)) as frontier:
+            await accept_quality(frontier, self.host)
+
+    @property
+    def host(self) -> str:
+        return self.site.url.removeprefix("http://")
+
+
+@pytest.mark.parametrize(
+    "broken", [lambda number: "", lambda number: f"{10 + number}99"], ids=["empty", "cents"]
+)
+async def test_old_rows_stay_until_it_is_mended_or_accepted(
+    site: ChangingSite, tmp_path: Path, broken: Any
+) -> None:
+    shop = Shop(site, tmp_path)
+    await shop.visit()
+    good = shop.prices
+    assert (len(good), await shop.alarms()) == (PAGES, [])
+    shop.set_all(broken)
+    results = await shop.visit()
+    assert await shop.alarms() == [(shop.host, "product", "price")]
+    assert results.view.quality.alarms[0].startswith(f"{shop.host}: field price of handler product is ")
+    assert (shop.prices, results.view.job.counts[HELD]) == (good, PAGES)
+    shop.set_all(lambda number: f"{11 + number}.99")
+    await shop.visit()
+    assert await shop.alarms() == []
+    shop.set_all(broken)
+    await shop.visit()
+    assert await shop.alarms()
+    await shop.accept()
+    await shop.visit()
+    assert [shop.prices[f"/p{number}"] for number in range(PAGES)] == [
+        broken(n) or None for n in range(PAGES)
+    ]
+
+
+async def test_pages_that_are_as_they_were_end_an_alarm(site: ChangingSite, tmp_path: Path) -> None:
+    shop = Shop(site, tmp_path)
+    await shop.visit()
+    good = shop.prices
+    shop.set_all(lambda number: "")
+    await shop.visit()
+    for number in range(PAGES):
+        site.set(f"/p{number}", f"{10 + number}.99")
+    await shop.visit()
+    assert (await shop.alarms(), shop.prices) == ([], good)
+
+
+async def test_one_page_alone_is_written_after_two_more_looks(site: ChangingSite, tmp_path: Path) -> None:
+    shop = Shop(site, tmp_path)
+    await shop.visit()
+    site.set("/p3", "")
+    for held in ("13.99", "13.99", None):
+        await shop.visit()
+        assert shop.prices["/p3"] == held
+    assert await shop.alarms() == []
+
+
+async def test_runs_into_a_table_that_has_rows(site: ChangingSite, tmp_path: Path) -> None:
+    shop, table = Shop(site, tmp_path, revisit="never"), Table()
+    await shop.visit(table, job="monday")
+    good = dict(table.rows)
+    shop.set_all(lambda number: "")
+    site.set("/p0", "9.99")
+    results = await shop.visit(table, job="tuesday")
+    assert await shop.alarms() == [(shop.host, "product", "price")]
+    assert table.rows == {**good, "/p0": "9.99"}
+    assert results.view.job.counters.rejected == PAGES - 1
+
+
+@pytest.mark.parametrize("quality", ["warn", "off"])
+async def test_nothing_is_held_unless_it_is_wanted(site: ChangingSite, tmp_path: Path, quality: str) -> None:
+    shop = Shop(site, tmp_path)
+    await shop.visit(quality=quality)
+    shop.set_all(lambda number: "")
+    await shop.visit(quality=quality)
+    assert set(shop.prices.values()) == {None}
+    assert bool(await shop.alarms()) == (quality == "warn")
