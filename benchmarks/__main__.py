@@ -24,6 +24,7 @@ python -m benchmarks.browser     plain pages beside pages in a browser; the brow
 python -m benchmarks.http2       a page over HTTP/1.1 and over HTTP/2: CPU and speed, with 1, 8 and 32 at once
 python -m benchmarks.main_text   the main text of pages: CPU a page and share found, by trafilatura and by others
 python -m benchmarks.soak        200,000 pages beside hostile hosts, killed at times: what grows, what is lost
+python -m benchmarks.freshness   a simulated month of visits: auto against a fixed interval and the optimum, attacks
 python -m benchmarks.growth      1,000 short jobs on one store: its size, and the calls of an idle fleet
 python -m benchmarks.standing_store   two months of a job that never ends: what its store takes up, by kind
 python -m benchmarks.fleet       1 to 20 workers on one Valkey: speed, manners, and what is lost when parts are killed

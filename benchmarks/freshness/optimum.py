@@ -51,7 +51,10 @@ def freshness(rate: float, visits: float) -> float:
     return -math.expm1(-rate / visits) * visits / rate if visits > 0.0 else 0.0
 
 
-def estimated_rate(visits: int, changes: int, every: float) -> float:
-    """The estimator of Cho and Garcia-Molina ("Estimating frequency of change"), for visits at equal intervals: it
-    stays finite if every visit found a change, and its bias is small."""
-    return -math.log((visits - changes + 0.5) / (visits + 0.5)) / every
+def estimated_rate(changes: int, gap: float, quiet: float) -> float:
+    """The estimator of Cho and Garcia-Molina ("Estimating frequency of change"). For n visits at equal intervals, of
+    which x found a change, it is -log((n - x + 0.5) / (n + 0.5)) / interval: it stays finite if every visit found one,
+    and its bias is small. `gap`: seconds before visits that found a change, on the average; `quiet`: seconds before
+    all others. The visits without a change count as so many of length `gap`."""
+    still = quiet / gap
+    return math.log((changes + still + 0.5) / (still + 0.5)) / gap

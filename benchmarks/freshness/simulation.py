@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Sequence
 from typing import Protocol
@@ -62,12 +63,33 @@ class Auto:
         return seconds
 
 
+class _Seen(Struct):
+    """What visits of a page have shown."""
+
+    visits: int = 0
+    changes: int = 0
+    logs: float = 0.0  # of the seconds before visits that found a change
+    quiet: float = 0.0  # seconds before all others
+
+    def add(self, waited: float, changed: bool) -> None:
+        self.visits += 1
+        if changed:
+            self.changes, self.logs = self.changes + 1, self.logs + math.log(waited)
+        else:
+            self.quiet += waited
+
+    @property
+    def rate(self) -> float:
+        gap = math.exp(self.logs / self.changes) if self.changes else self.quiet / self.visits
+        return estimated_rate(self.changes, gap, self.quiet)
+
+
 class Cho:
     """The second opinion: Cho and Garcia-Molina's estimator, and every day the optimum for these estimates. A page is
     visited at the common interval until it has had three visits."""
 
     def __init__(self, pages: int, budget: float) -> None:
-        self._seen = [[0, 0, 0.0] for _ in range(pages)]  # visits, changes, seconds
+        self._seen = [_Seen() for _ in range(pages)]
         self._visits = [budget / DAY / pages] * pages
         self._equal = budget / DAY / pages
         self._budget, self._planned = budget, 0.0
@@ -77,18 +99,15 @@ class Cho:
 
     def next(self, page: int, now: float, waited: float, changed: bool) -> float:
         seen = self._seen[page]
-        seen[0], seen[1], seen[2] = seen[0] + 1, seen[1] + changed, seen[2] + waited
+        seen.add(waited, changed)
         if now - self._planned >= DAY:
             self._plan(now)
         return min(LONGEST, 1 / max(1e-9, self._visits[page]))
 
     def _plan(self, now: float) -> None:
         self._planned = now
-        known = [page for page, seen in enumerate(self._seen) if seen[0] >= 3]
-        rates = []
-        for page in known:
-            visits, changes, seconds = self._seen[page]
-            rates.append(max(1e-9, estimated_rate(int(visits), int(changes), seconds / visits)))
+        known = [page for page, seen in enumerate(self._seen) if seen.visits >= 3]
+        rates = [max(1e-9, self._seen[page].rate) for page in known]
         share = self._budget * len(known) / len(self._seen)
         for page, visits in zip(known, frequencies(rates, share) if known else [], strict=True):
             self._visits[page] = visits

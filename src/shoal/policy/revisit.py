@@ -321,10 +321,8 @@ def _affordable(likely: Chances, soon: float, plan: RevisitPlan, budget: float, 
     seconds = wait_worth(likely, price)
     if seconds <= _HOPELESS * soon:
         return seconds
-    if jitter < _CHECKED:
-        return (
-            1.5 * price
-        )  # a page that is just worth its visits is then changed, or not, with about equal chances
     pages = max(1.0, plan.pages)
     # Where there are few pages, there is little else to spend the budget on.
-    return min(seconds, min(_PATIENCE, 1 + pages / 4) * DAY * pages / budget)
+    seconds = min(seconds, min(_PATIENCE, 1 + pages / 4) * DAY * pages / budget)
+    # After a short wait a page that is just worth its visits has changed, or not, with about equal chances.
+    return min(seconds, 1.5 * price) if jitter < _CHECKED else seconds
