@@ -21,10 +21,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[dev]'
 	@touch $@
 
-# In a fresh checkout every worker would compile every module, all at the same time: two processes do it before.
+# In a fresh checkout every worker would compile every module, and so would the programs that tests start, all at the
+# same time: two processes do it before. (For the tests' own process pytest compiles modules in its own way.)
 COMPILE := $(BIN)/python -m pytest --collect-only -qq
 tests/unit/__pycache__: | $(STAMP)
-	@$(COMPILE) tests/unit >/dev/null 2>&1 & $(COMPILE) --ignore tests/unit >/dev/null 2>&1; wait
+	@{ $(BIN)/python -m compileall -q src; $(COMPILE) tests/unit; } >/dev/null 2>&1 & \
+	$(COMPILE) --ignore tests/unit >/dev/null 2>&1; wait
 
 test: $(STAMP) tests/unit/__pycache__
 	$(BIN)/python -m shoal.testing.install_chromium

@@ -86,7 +86,8 @@ def crawl(
     checks = link_checks.checks_of(links=check_links, assets=check_assets, anchors=check_anchors)
     # Hosts that do not answer are what a link check is about: its report names them.
     options.set_up_logging(log_level, log_format, "error" if checks else "warning", runs_spiders=True)
-    if (processes or 1) > 1 and not debug:
+    by_setting = any(pair.startswith("processes=") for pair in pairs or ())
+    if ((processes or 1) > 1 or by_setting) and not debug:
         from shoal.runtime.fork_server import prepare_workers
 
         prepare_workers()
