@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from limited_host import START, FixedWindow, Fleet, Limiter, SlidingWindow, TokenBucket, settings, steady
 
+from limited_host import START, FixedWindow, Fleet, Limiter, SlidingWindow, TokenBucket, settings, steady
 from shoal.policy.concurrency import MOST
 
 BEARS = 5.0
