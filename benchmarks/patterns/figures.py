@@ -67,7 +67,7 @@ def figures(race: Race, scale: float) -> Figures:
         waited=sum(attempt.waited for attempt in race.attempts) * scale,
         fetched=sum(times),
         cpu=race.cpu,
-        cpu_load=race.cpu / (end / scale),
+        cpu_load=race.cpu / max(end / scale, 1e-9),
         peak_rss=race.peak_rss,
         curve=_curve(moments, end, len(race.obtainable)),
     )

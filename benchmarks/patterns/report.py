@@ -61,7 +61,7 @@ def fill_in(document: Path, races: Races) -> None:
     for order, results in races.items():
         table = markdown(results)
         place = re.compile(_PLACE.format(order=order), re.DOTALL)
-        text, places = place.subn(lambda _, table=table: table, text)
+        text, places = place.subn(table.replace("\\", r"\\"), text)
         if places != 1:
             raise SystemExit(
                 f"{document} must have one <!-- table {order} --> and <!-- end of table --> after it"

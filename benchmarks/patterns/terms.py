@@ -47,9 +47,14 @@ class AttemptLog:
     def __init__(self) -> None:
         self._file = ATTEMPTS.open("wb", buffering=1 << 16)
         self._encode = msgspec.json.Encoder().encode
+        self._unwritten = 0
 
     def write(self, attempt: Attempt) -> None:
         self._file.write(self._encode(attempt) + b"\n")
+        self._unwritten += 1
+        if self._unwritten >= 20:  # a contender that is killed has left most of it
+            self._file.flush()
+            self._unwritten = 0
 
     def close(self) -> None:
         self._file.close()

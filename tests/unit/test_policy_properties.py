@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shoal.policy.compose import HostPolicies
+from shoal.policy.concurrency import most_at_once
 from shoal.policy.outcomes import TABLE
 from shoal.policy.protocol import Observation
 from shoal.policy.rate import SLOWEST, UNLIMITED
@@ -75,7 +76,7 @@ def test_bounds_hold_whatever_is_seen(settings: Settings, seen: list[Observation
             limits.interval is None
             or (1 / settings.rate if settings.rate else 0) < limits.interval <= longest
         )
-        assert limits.cap is None or 1 <= limits.cap <= settings.per_host
+        assert limits.cap is None or 1 <= limits.cap <= most_at_once(settings)
         assert limits.timeout is not None
         assert 0 < limits.timeout <= settings.total_timeout
         assert limits.blocked_until is None or limits.blocked_until <= latest + longest_block
@@ -113,7 +114,7 @@ def test_requests_in_flight_together_hit_once_in_any_order(
     assert a.interval == b.interval
     rate, concurrency, timeout = (one[name] for name in ("rate", "concurrency", "timeout"))
     assert rate.pace in (0.0, (settings.rate or UNLIMITED) / 2)  # type: ignore[union-attr]
-    assert (concurrency.limit or settings.per_host) >= max(1, settings.per_host / 2)  # type: ignore[union-attr]
+    assert (concurrency.limit or most_at_once(settings)) >= max(1, most_at_once(settings) / 2)  # type: ignore[union-attr]
     assert timeout.doublings == other["timeout"].doublings <= 1  # type: ignore[union-attr]
 
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.policy.compose import HostPolicies
+from shoal.policy.concurrency import first_at_once
 from shoal.policy.protocol import Limits, Observation
 from shoal.settings import Settings
 from shoal.valve import FOREVER, Valve
@@ -35,7 +36,7 @@ class Story:
         self.policies = HostPolicies(settings)
         self.states = self.policies.initial()
         interval = 1 / settings.rate if settings.rate else 0.0
-        self.plain = Valve(interval, settings.burst, settings.per_host)
+        self.plain = Valve(interval, settings.burst, first_at_once(settings))
         self.valve, self.now = self.plain, 0.0
         self.seen: list[Observation] = []  # with times since the start
         self._flying: list[tuple[float, int, Observation]] = []

@@ -12,7 +12,7 @@ BEARS = 5.0
 
 def limiter(name: str) -> Limiter:
     rate = steady(BEARS)
-    return {
+    kinds: dict[str, Limiter] = {
         "bucket of 5": TokenBucket(rate, 5),
         "bucket of 20": TokenBucket(rate, 20),
         "5 in a second": FixedWindow(rate, 1),
@@ -21,7 +21,8 @@ def limiter(name: str) -> Limiter:
         "5 in any second": SlidingWindow(rate, 1),
         "300 in any minute": SlidingWindow(rate, 60),
         "300 in any minute, refused ones too": SlidingWindow(rate, 60, counts_refused=True),
-    }[name]
+    }
+    return kinds[name]
 
 
 @pytest.mark.parametrize(
