@@ -44,7 +44,7 @@ from shoal.model import (
     Task,
 )
 from shoal.model.built_in import is_built_in, is_source
-from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, VISITS
+from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, UNTOLD, VISITS
 from shoal.model.page_record import PageRecord
 from shoal.policy.revisit import Pace, Visit, learned, read_pace, wait
 from shoal.settings import BROWSER, Settings
@@ -240,6 +240,8 @@ class Revisiting:
             found = tuple(replace(one, record=one.record or _FOUND_LATER) for one in found)
         archived = (*settlement.archived, *touched)
         settlement = replace(settlement, rows=compared.rows, archived=archived, found=found)
+        if news and compared.untold:
+            settlement = replace(settlement, counts=(*settlement.counts, (UNTOLD, compared.untold)))
         settlement = self._told(settlement, news)
         return self._again(settlement, record, pace, at, host, changed=changed)
 
