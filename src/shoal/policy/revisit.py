@@ -15,8 +15,8 @@ page's visits are about proportional to 1/sqrt(price): its *demand*, f * sqrt(pr
 plan of a host keeps the sum of the demands, and the price is (sum of demands / visits a second)**2. What this misses is
 made up for by the *credit*: visits that the budget allowed, less those that were made.
 
-**Without a budget** a page is visited when it has changed with a chance of one in five. If the host cannot be asked as often
-as that, so that most visits come late, the visits that it does give are shared by price.
+**Without a budget** a page is visited when it has changed with a chance of one in five. If the host cannot be asked as
+often as that, so that most visits come late, the visits that it does give are shared by price.
 
 **The plan** (`RevisitPlan`) is a part of the host's state. It is updated with every visit by compare-and-set. A page
 takes out what it put in at its visit before, which is noted in the page's own bytes. If an update is lost, or a job
