@@ -63,6 +63,7 @@ _FIRST_MISS = (
 )  # seconds until a visit that failed is tried again; doubled every time, up to the pace
 _SECOND_LOOK = 6 * 3600.0  # seconds, at most, until a page that is gone or looks broken is looked at again
 _SOURCES = 86_400.0  # seconds: how often sitemaps and feeds are read again, unless the settings say sooner
+_SOURCES_AT_MOST = 3600.0  # … and with auto no more often than this
 _FOUND_LATER = PageRecord()  # of a page that was found on a later visit of another: it is news
 _SHOWN = 200
 
@@ -120,6 +121,8 @@ class Revisiting:
         if not paces:
             return None
         seconds = min(_SOURCES, max(pace.shortest for pace in paces))
+        if any(pace.auto for pace in paces):  # a long sitemap every five minutes is too much
+            return Pace(max(seconds, _SOURCES_AT_MOST), _SOURCES, auto=True)
         return Pace(seconds, seconds)
 
     # -- before the fetch
