@@ -10,7 +10,8 @@
     gap          claims on a host are an interval apart, and none comes while it is blocked
     domain       the same cap, places and gap for all hosts of a domain together, once there are two
     one probe    a host whose breaker is open gets one request at a time, and none before its time
-    visits       a page is not visited again before its time, and with what was remembered of its last visit
+    visits       a page is visited again if that was planned, not before its time, and with what was remembered; all
+                 pages that are followed wait for a visit, or are in the middle of one
     links        what a settled page links to is admitted
     rows         the journal holds the rows of accepted settlements, each once and in order
     permission   a lease is good for one request
@@ -50,7 +51,7 @@ from shoal.testing.simulation.generated_web import Host, Web, forbids
 _CLOSE = 1e-4  # seconds; epoch times have no finer grain in the sums of them
 
 
-_STORED = ("_known", "_held", "_domain_hosts", "_counts", "_visits", "rows")
+_STORED = ("_known", "_held", "_domain_hosts", "_counts", "_visits", "_under_way", "rows")
 
 
 class Violation(Struct, frozen=True):
@@ -73,6 +74,7 @@ class NextVisit(Struct, frozen=True):
     """Of a page that is visited again."""
 
     due: float
+    url: str
     record: PageRecord
     page: int | None = None  # its fingerprint
 
@@ -107,7 +109,8 @@ class Checker:
         self._permits: Counter[tuple[str, str]] = Counter()
         self._robots_answered: set[str] = set()
         self._counts: Counter[str] = Counter()
-        self._visits: dict[int, NextVisit] = {}  # by the task's id
+        self._visits: list[NextVisit] = []  # that were planned, and are due next
+        self._under_way: dict[int, NextVisit] = {}  # visits that began and are not over, by the task's id
         self.rows: list[bytes] = []
         self._pages_hit: set[str] = set()
         self.hits: Counter[str] = Counter()  # "page", "robots"
@@ -164,16 +167,30 @@ class Checker:
             self._permits[claim.worker, task.host] += 1
 
     def _visited(self, task: Task, now: float) -> None:
-        if (visit := self._visits.get(task.id)) is not None:
-            early = visit.due - now
-            self.expect(early <= _CLOSE, "visits", f"{task.url} is visited {early:.3f} s before its time")
-            self.expect(task.record == visit.record, "visits", f"{task.url} has not the record of its visit")
+        if task.record is None or not task.record.visits:
+            return
+        visit = self._under_way.get(task.id) or self._begin_visit(task)
+        if visit is None:
+            self.expect(False, "visits", f"{task.url} is visited again, though nobody planned it so")
+            return
+        early = visit.due - now
+        self.expect(early <= _CLOSE, "visits", f"{task.url} is visited {early:.3f} s before its time")
+
+    def _begin_visit(self, task: Task) -> NextVisit | None:
+        """The visit that was planned, if there is one. The task may have another id now, which it keeps until the visit
+        is over."""
+        for number, visit in enumerate(self._visits):
+            if (visit.url, visit.record) == (task.url, task.record):
+                self._under_way[task.id] = self._visits.pop(number)
+                return visit
+        return None
 
     def hastened(self, pages: Collection[int], now: float) -> None:
         """Somebody says that these pages have changed, so they may be visited at once."""
-        for id, visit in self._visits.items():
-            if visit.page in pages:
-                self._visits[id] = replace(visit, due=min(visit.due, now))
+        self._visits = [
+            replace(visit, due=min(visit.due, now)) if visit.page in pages else visit
+            for visit in self._visits
+        ]
 
     def valve_held(self, record: HostRecord, leases: Sequence[Lease], now: float) -> None:
         """Told after a claim that took leases on a host. A claim moves in_flight and next_at alone, so the other
@@ -283,7 +300,8 @@ class Checker:
                 self._counts["done"] += 1
                 self.rows += [row.data for row in settlement.rows]
             case Revisit(after, record):
-                self._visits[task.id] = NextVisit(now + after, record, task.fingerprint)
+                self._under_way.pop(task.id, None)
+                self._visits.append(NextVisit(now + after, task.url, record, task.fingerprint))
                 self.rows += [row.data for row in settlement.rows]
             case Moved(to) as moved:
                 self._counts["merged"] += to.url in self._known and not moved.returns_to(task)
@@ -323,6 +341,10 @@ class Checker:
         counted = self._counts
         ours = (counted["admitted"], len(self._held), counted["done"], counted["dead"], counted["merged"])
         theirs = (c.admitted, c.leased, c.done, c.dead, c.merged)
+        planned = len(self._visits)
+        self.expect(
+            c.waiting <= planned, "visits", f"{c.waiting} pages wait, and {planned} visits were planned"
+        )
         said = f"admitted, leased, done, dead, merged are {theirs}, and should be {ours}"
         self.expect(theirs == ours, "counters", said)
 
