@@ -13,6 +13,7 @@ import pytest
 import shoal
 from shoal import Page, Request, Results, Spider
 from shoal.frontier import open_frontier
+from shoal.inspect.freshness import in_words
 from shoal.inspect.quality import accept_quality, look_at_quality
 from shoal.model import Settlement
 from shoal.model.counts import HELD
@@ -106,6 +107,12 @@ async def test_old_rows_stay_until_it_is_mended_or_accepted(site: ChangingSite, 
     assert await shop.alarms() == [(shop.host, "product", "price")]
     assert results.view.quality.alarms[0].startswith(f"{shop.host}: field price of handler product is ")
     assert (shop.prices, results.view.job.counts[HELD]) == (good, PAGES)
+    fresh = results.view.freshness
+    assert fresh is not None
+    assert (fresh.held, fresh.failing) == (PAGES, 0)
+    said = in_words(fresh, results.view.now)
+    assert "12 pages are held back, shoal quality" in said
+    assert "failed" not in said
     shop.set_all(lambda number: f"{11 + number}.99")
     await shop.visit()
     assert await shop.alarms() == []

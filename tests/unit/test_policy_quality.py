@@ -138,6 +138,31 @@ def test_a_sale_is_no_alarm(shop: Shop) -> None:
     assert not shop.see_all(product(number, price=(10 + number % 30) * 0.5) for number in range(200))
 
 
+def test_small_numbers_and_counters_are_no_alarm() -> None:
+    shop = Shop()
+    for step in range(60):
+        assert not shop.see_all(product(number, price=step, stock=step % 3) for number in range(20))
+        shop.next_run()
+
+
+def test_numbers_that_go_up_on_some_pages_and_down_on_others_are_no_alarm(shop: Shop) -> None:
+    rng = random.Random(3)
+    for number in range(400):
+        sample = shop.sample([product(number, price=10 ** rng.uniform(0, 4))], revisit=True)
+        price = replace(sample.fields["price"], before=rng.uniform(0, 4))
+        shop.quality = observe(shop.quality, replace(sample, fields={**sample.fields, "price": price}))
+        assert shop.alarms == []
+
+
+def test_jumps_of_all_pages_since_their_last_visit_are_told(shop: Shop) -> None:
+    for number in range(7):
+        sample = shop.sample([product(number, price=2_000)], revisit=True)
+        price = replace(sample.fields["price"], before=size_of(20))
+        shop.quality = observe(shop.quality, replace(sample, fields={**sample.fields, "price": price}))
+    [told] = shop.alarms
+    assert told.startswith("field price of handler product is about 1,9")
+
+
 def test_some_that_are_sold_out_are_no_alarm(shop: Shop) -> None:
     rng = random.Random(1)
     assert not shop.see_all(
@@ -234,6 +259,21 @@ def test_accepted_numbers_are_the_new_range(shop: Shop) -> None:
 # -- one page
 
 
+def test_numbers_of_an_alarm_are_normal_after_a_week(shop: Shop) -> None:
+    assert shop.see_all(product(number, price=2_000) for number in range(40))
+    shop.run += 7 * 24 + 1
+    assert shop.see(product(price=2_000)) == []
+    assert not shop.see_all(product(number, price=2_000) for number in range(40))
+
+
+def test_a_field_that_is_empty_for_a_week_is_told_and_no_longer_doubted(shop: Shop) -> None:
+    shop.see_all(product(price=None) for _ in range(40))
+    assert doubts(shop.quality, shop.sample([product(price=None)]))
+    shop.run += 7 * 24 + 1
+    assert shop.see(product(price=None))
+    assert doubts(shop.quality, shop.sample([product(price=None)])) == []
+
+
 def test_a_page_without_what_is_usual_is_doubted(shop: Shop) -> None:
     assert doubts(shop.quality, shop.sample([product(rare=None)])) == []
     shop.see(product(1))
@@ -277,6 +317,13 @@ _JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=70), inner, max_size=12),
     max_leaves=20,
 )
+
+
+@pytest.mark.parametrize("number", [10**400, -(10**400), 1e308, 5e-324])
+def test_numbers_beyond_all_measure(number: float, shop: Shop) -> None:
+    for _ in range(40):
+        shop.see(product(price=number))
+    assert alarms(accept(shop.quality)) == []
 
 
 @given(st.lists(_JSON, max_size=12))

@@ -77,11 +77,11 @@ class Quality:
         ]
         before = [fields for _, fields in fields_before(record.rows)] if record is not None else []
         samples = [_with_sizes_before(sample, before) for sample in samples]
-        samples = self._hosts.record_rows(task.host, samples)
+        seen = self._hosts.record_rows(task.host, samples)
         if not self._holds:
             return None
         known = self._hosts.quality(task.host)  # the page may be the one that gives the alarm
-        told = [one for sample in samples for one in doubts(known, sample)]
+        told = [one for sample in seen for one in doubts(known, sample)]
         if record is not None:
             return self._of_visit(record, before, told)
         return self._of_page(task, rows, told) if told else None

@@ -61,7 +61,7 @@ _TEMPORARY = (302, 303, 307)
 _FIRST_MISS = (
     15 * 60.0
 )  # seconds until a visit that failed is tried again; doubled every time, up to the pace
-_SECOND_LOOK = 6 * 3600.0  # seconds, at most, until a page that is gone or looks broken is looked at again
+_SECOND_LOOK = 6 * 3600.0  # seconds, at most, until a page that is gone or lacks something is looked at again
 _SOURCES = 86_400.0  # seconds: how often sitemaps and feeds are read again, unless the settings say sooner
 _SOURCES_AT_MOST = 3600.0  # … and with auto no more often than this
 _FOUND_LATER = PageRecord()  # of a page that was found on a later visit of another: it is news
@@ -304,7 +304,7 @@ class Revisiting:
         return max(0.0, record.due - self._clock.now())
 
     def _held(self, settlement: Settlement, before: PageRecord, pace: Pace, at: float) -> Settlement:
-        """Its items look broken: those from before stay, and the page is looked at again soon."""
+        """Its items lack something: those from before stay, and the page is looked at again soon."""
         soon = min(
             pace.longest, before.interval or pace.longest, _FIRST_MISS * 2.0**before.held, _SECOND_LOOK
         )

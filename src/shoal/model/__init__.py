@@ -543,7 +543,7 @@ class Settlement(Struct, frozen=True):
         Row, ...
     ] = ()  # records, changes and touches for the journal, after the rows; not counted
     # -- for the engine only
-    held: str = ""  # why what the page yields is not written: it looks broken
+    held: str = ""  # why what the page yields is not written: it lacks something
     links: bytes = b""  # the digest of its requests
     # -- of the page that was handled, for people to look at
     status: int = 0

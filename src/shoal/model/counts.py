@@ -24,7 +24,7 @@ UNCHANGED = "visits: unchanged"  # nothing new: 304, the same body, or the same 
 CHANGED = "visits: changed"
 GONE = "visits: gone"  # 404 or 410 twice: the page is not visited any more
 MISSED = "visits: missed"  # it failed, and is tried again at its next visit
-HELD = "visits: held back"  # what it yields looks broken, so the rows from before stay
+HELD = "visits: held back"  # what it yields lacks something, so the rows from before stay
 UNTOLD = "changes without old values"  # the page's items are too long to be remembered
 VISIT_COUNTS = (VISITS, UNCHANGED, CHANGED, GONE, MISSED, HELD)
 # -- of deliveries to webhooks

@@ -1,4 +1,4 @@
-"""What people are told about quality: alarms in sentences, pages that look broken, what is accepted as normal. Pure."""
+"""What people are told about quality: alarms in sentences, what pages lack, what is accepted as normal. Pure."""
 
 from __future__ import annotations
 
