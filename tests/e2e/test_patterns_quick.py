@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
-
 from benchmarks.patterns.contenders.shoal import scaled_settings
 from benchmarks.patterns.terms import Terms
+
 from shoal.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -89,5 +89,13 @@ def test_only_times_of_the_web_are_scaled() -> None:
     scaled, usual = scaled_settings(Terms(10.0)), Settings()
     assert {"connect_timeout", "retry_base", "breaker_cooldown", "first_timeout"} <= scaled.keys()
     assert all(value == getattr(usual, name) / 10 for name, value in scaled.items())
-    others = {"rate", "breaker_rate", "retry_budget", "store_high_water", "max_growth", "min_rate", "keep_days"}
+    others = {
+        "rate",
+        "breaker_rate",
+        "retry_budget",
+        "store_high_water",
+        "max_growth",
+        "min_rate",
+        "keep_days",
+    }
     assert not scaled.keys() & (others | {"max_loop_lag", "settle_delay"})

@@ -206,7 +206,14 @@ def test_states_of_other_versions_are_read_as_far_as_they_fit() -> None:
 @pytest.mark.parametrize(("factor", "base"), [(2.0, 0.5), (32.0, 0.5), (32.0, 60.0), (1.0, 0.5), (4.0, 0.0)])
 def test_a_host_that_an_earlier_version_slowed_down_stays_slow(factor: float, base: float) -> None:
     policies = HostPolicies(Settings(rate=2.0))
-    old = {"factor": factor, "base": base, "in_force": T, "blocked_until": T + 9, "answers": 3, "slowdowns": 1}
+    old = {
+        "factor": factor,
+        "base": base,
+        "in_force": T,
+        "blocked_until": T + 9,
+        "answers": 3,
+        "slowdowns": 1,
+    }
     states = policies.decode(msgspec.msgpack.encode({"rate": old}))
     slowed = base * factor > 0.5
     limits = policies.limits(states, T)

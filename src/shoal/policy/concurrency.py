@@ -92,7 +92,9 @@ class AimdPolicy:
             return Limits(cap=cap, why=f"{cap} at a time because of {state.cut_by}" if state.cut_by else "")
         if cap == self._most:
             return NO_LIMITS
-        why = f"{cap} instead of {self._most} at a time"  # another job with "auto" cuts nothing, and begins low
+        why = (
+            f"{cap} instead of {self._most} at a time"  # another job with "auto" cuts nothing, and begins low
+        )
         return Limits(cap=cap, why=f"{why} because of {state.cut_by}" if state.cut_by else why)
 
     def _limit(self, state: AimdState) -> float:
