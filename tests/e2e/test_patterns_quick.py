@@ -9,6 +9,10 @@ from xml.etree import ElementTree
 
 import msgspec
 import pytest
+from benchmarks.patterns.contenders.shoal import scaled_settings
+from benchmarks.patterns.terms import Terms
+
+from shoal.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = "# Race\n\n<!-- table by-host -->\nold\n<!-- end of table -->\n\nThe end.\n"
@@ -78,3 +82,20 @@ def test_the_table_takes_its_place_in_the_document(folder: Path) -> None:
 
 def test_nothing_is_left_in_the_directory(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["race-by-host.svg", "race.json", "race.md"]
+
+
+def test_only_times_of_the_web_are_scaled() -> None:
+    """Shares, rates and days are numbers of the same kind: a breaker that opens at a twentieth loses pages."""
+    scaled, usual = scaled_settings(Terms(10.0)), Settings()
+    assert {"connect_timeout", "retry_base", "breaker_cooldown", "first_timeout"} <= scaled.keys()
+    assert all(value == getattr(usual, name) / 10 for name, value in scaled.items())
+    others = {
+        "rate",
+        "breaker_rate",
+        "retry_budget",
+        "store_high_water",
+        "max_growth",
+        "min_rate",
+        "keep_days",
+    }
+    assert not scaled.keys() & (others | {"max_loop_lag", "settle_delay"})

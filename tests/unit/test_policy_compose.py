@@ -12,11 +12,13 @@ from msgspec import Struct
 
 from shoal.errors import SettingsError
 from shoal.policy.breaker import BreakerState
-from shoal.policy.compose import BUILT_IN, HostPolicies
+from shoal.policy.compose import BUILT_IN, HostPolicies, configured
+from shoal.policy.concurrency import FIRST, AimdState
 from shoal.policy.outcomes import TABLE
 from shoal.policy.protocol import Limits, Observation, strictest
 from shoal.policy.rate import RateState
 from shoal.settings import POLICIES, Settings
+from shoal.valve import Valve
 
 T = 1_750_000_000.0
 BUSY = [
@@ -199,6 +201,54 @@ def test_states_of_other_versions_are_read_as_far_as_they_fit() -> None:
     assert states.get("breaker@http", BreakerState()) == BreakerState()
     assert states["timeout"] == policies.initial()["timeout"]
     assert policies.limits(states, T).interval == 1.0
+
+
+@pytest.mark.parametrize(("factor", "base"), [(2.0, 0.5), (32.0, 0.5), (32.0, 60.0), (1.0, 0.5), (4.0, 0.0)])
+def test_a_host_that_an_earlier_version_slowed_down_stays_slow(factor: float, base: float) -> None:
+    policies = HostPolicies(Settings(rate=2.0))
+    old = {
+        "factor": factor,
+        "base": base,
+        "in_force": T,
+        "blocked_until": T + 9,
+        "answers": 3,
+        "slowdowns": 1,
+    }
+    states = policies.decode(msgspec.msgpack.encode({"rate": old}))
+    slowed = base * factor > 0.5
+    limits = policies.limits(states, T)
+    assert limits.blocked_until == T + 9
+    assert limits.interval == (pytest.approx(min(base * factor, 300.0)) if slowed else None)
+    states = policies.observe(states, [Observation(T + 10, T + 11, "ok")])
+    assert policies.limits(policies.decode(policies.encode(states)), T).interval == limits.interval
+
+
+class Mild(Patient):
+    """It wants no more than ten at once."""
+
+    name = "mild"
+
+    def limits(self, state: PatientState, now: float) -> Limits:
+        return Limits(cap=10)
+
+
+@pytest.mark.parametrize("policies", [POLICIES, ("rate", "breaker"), ()])
+def test_a_milder_limit_of_another_policy_raises_nothing(
+    policies: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["own_policies"], "Mild", Mild, raising=False)
+    settings = Settings(policies=[*policies, "own_policies:Mild"])
+    together = HostPolicies(settings)
+    states = dict(together.initial())
+
+    def cap() -> int:
+        limits = together.limits(states, T)
+        return configured(Valve(), settings, crawl_delay=None, robots_known=True, limits=limits).cap
+
+    assert cap() == FIRST
+    if "concurrency" in policies:
+        states["concurrency"] = AimdState(limit=16.0)
+        assert cap() == 10
 
 
 @pytest.mark.parametrize("stored", [b"\xc1", b"junk", msgspec.msgpack.encode([1]), b"\x81"])

@@ -118,6 +118,11 @@ def test_says_why(policy: AimdPolicy) -> None:
     assert policy.limits(state, T).why == "4 instead of 8 at a time because of 503"
 
 
+def test_says_nothing_of_a_cause_where_a_job_with_auto_has_left_less() -> None:
+    limits = AimdPolicy(Settings(per_host=8)).limits(AimdState(limit=3.0), T)
+    assert (limits.cap, limits.why) == (3, "3 instead of 8 at a time")
+
+
 # -- per_host = "auto"
 
 

@@ -7,12 +7,13 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal.policy.compose import HostPolicies
-from shoal.policy.concurrency import most_at_once
+from shoal.policy.compose import HostPolicies, configured
+from shoal.policy.concurrency import first_at_once, most_at_once
 from shoal.policy.outcomes import TABLE
-from shoal.policy.protocol import Observation
+from shoal.policy.protocol import Limits, Observation
 from shoal.policy.rate import SLOWEST, UNLIMITED
 from shoal.settings import Settings
+from shoal.valve import Valve
 
 T = 1_750_000_000.0
 
@@ -51,7 +52,7 @@ def observations(draw: st.DrawFn, earliest: float = -100, latest: float = 20_000
 settings = st.builds(
     Settings,
     rate=st.sampled_from([0.0, 0.1, 2.0, 100.0]),
-    per_host=st.integers(1, 20),
+    per_host=st.integers(1, 20) | st.just("auto"),
     total_timeout=st.floats(0.5, 300),
     min_timeout=st.floats(0.1, 400),
     first_timeout=st.floats(0.1, 400),
@@ -62,6 +63,18 @@ settings = st.builds(
     retry_budget=st.floats(0, 2),
     retry_budget_floor=st.integers(0, 20),
 )
+
+
+def _check_valve(settings: Settings, limits: Limits) -> None:
+    """No valve is wider than the settings, robots.txt and the breaker want it."""
+    if limits.refuse:
+        return
+    for known in (True, False):
+        valve = configured(Valve(), settings, crawl_delay=7.0, robots_known=known, limits=limits)
+        assert valve.interval >= max(7.0, 1 / settings.rate if settings.rate else 0.0, limits.interval or 0.0)
+        assert 1 <= valve.cap <= (most_at_once(settings) if known else 1)
+        assert valve.cap <= (limits.cap or first_at_once(settings))
+        assert valve.blocked_until >= (limits.blocked_until or 0.0)
 
 
 @given(settings, st.lists(observations(), max_size=60))
@@ -77,6 +90,7 @@ def test_bounds_hold_whatever_is_seen(settings: Settings, seen: list[Observation
             or (1 / settings.rate if settings.rate else 0) < limits.interval <= longest
         )
         assert limits.cap is None or 1 <= limits.cap <= most_at_once(settings)
+        _check_valve(settings, limits)
         assert limits.timeout is not None
         assert 0 < limits.timeout <= settings.total_timeout
         assert limits.blocked_until is None or limits.blocked_until <= latest + longest_block
@@ -114,7 +128,7 @@ def test_requests_in_flight_together_hit_once_in_any_order(
     assert a.interval == b.interval
     rate, concurrency, timeout = (one[name] for name in ("rate", "concurrency", "timeout"))
     assert rate.pace in (0.0, (settings.rate or UNLIMITED) / 2)  # type: ignore[union-attr]
-    assert (concurrency.limit or most_at_once(settings)) >= max(1, most_at_once(settings) / 2)  # type: ignore[union-attr]
+    assert (concurrency.limit or first_at_once(settings)) >= max(1, first_at_once(settings) / 2)  # type: ignore[union-attr]
     assert timeout.doublings == other["timeout"].doublings <= 1  # type: ignore[union-attr]
 
 

@@ -10,20 +10,28 @@ import sys
 from contextvars import ContextVar
 from time import monotonic
 
-from msgspec.structs import fields
-
 from benchmarks.patterns.terms import NOT_SENT, ROWS, TIMEOUT, URLS, Attempt, AttemptLog, Terms, read_terms
 from shoal.cli import main
 from shoal.engine.pipeline import Pipeline
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Lease, Outcome, Settlement
-from shoal.settings import PositiveSeconds, Seconds, Settings
+from shoal.settings import Settings
 
 NAMES: dict[int | str, str] = {"read_timeout": TIMEOUT, "connect_timeout": TIMEOUT, "connect": NOT_SENT}
+# Times of this machine and not of the web: left as they are.
 OUR_OWN_TIME = frozenset(
-    {"lease", "grace", "handler_timeout", "handler_warn"}
-)  # not the web's: left as they are
+    {
+        "lease",
+        "grace",
+        "handler_timeout",
+        "handler_warn",
+        "max_sink_lag",
+        "max_loop_lag",
+        "settle_delay",
+        "upload_delay",
+    }
+)
 
 _taken: ContextVar[float] = ContextVar("taken")
 
@@ -49,11 +57,14 @@ def note_requests(log: AttemptLog) -> None:
 
 
 def scaled_settings(terms: Terms) -> dict[str, float]:
-    """Every setting that is a time of the web, divided by the scale; the defaults are what a user would have."""
+    """Every setting that is a time of the web, divided by the scale; the defaults are what a user would have.
+
+    Goes by the name of the type as it is written: shares and rates are numbers of the same kind."""
+    usual = Settings()
     return {
-        field.name: terms.seconds(field.default)
-        for field in fields(Settings)
-        if field.type in (Seconds, PositiveSeconds) and field.name not in OUR_OWN_TIME
+        name: terms.seconds(getattr(usual, name))
+        for name, kind in Settings.__annotations__.items()
+        if kind in ("Seconds", "PositiveSeconds") and name not in OUR_OWN_TIME
     }
 
 

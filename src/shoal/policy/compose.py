@@ -214,7 +214,7 @@ _RATE_OF_DOMAIN, _PLACES_OF_DOMAIN = 5.0, 4  # times those of a host
 
 
 def domain_limit(settings: Settings) -> DomainLimit:
-    """The limit for all hosts of a registrable domain together, never stricter than that of a single host."""
+    """The limit for all hosts of a registrable domain together, never stricter than that of a host never seen."""
     rate = settings.rate * _RATE_OF_DOMAIN if settings.domain_rate is None else settings.domain_rate
     places = first_at_once(settings)
     cap = places * _PLACES_OF_DOMAIN if settings.per_domain is None else settings.per_domain
@@ -243,7 +243,8 @@ def configured(
         interval = max(interval, min(crawl_delay, settings.max_crawl_delay))
     cap = first_at_once(settings)
     if limits.cap is not None:
-        cap = max(1, limits.cap if settings.per_host == "auto" else min(cap, limits.cap))
+        raised = settings.per_host == "auto" and AimdPolicy.name in settings.policies
+        cap = max(1, limits.cap if raised else min(cap, limits.cap))
     return replace(
         current,
         interval=max(interval, limits.interval or 0.0),

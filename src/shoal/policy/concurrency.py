@@ -60,6 +60,8 @@ class AimdPolicy:
         self._auto = settings.per_host == "auto"
         self._first, self._most = first_at_once(settings), most_at_once(settings)
         self._interval = 1 / settings.rate if settings.rate else 0.0
+        # With "auto" it always says how many, because the settings do not: a milder limit of another policy is none.
+        self._unseen = Limits(cap=FIRST) if self._auto else NO_LIMITS
 
     def observe(self, state: AimdState, seen: Observation) -> AimdState:
         if seen.kind in _OVERLOAD:
@@ -83,13 +85,17 @@ class AimdPolicy:
         return replace(state, limit=limit if limit < self._most else 0.0)
 
     def limits(self, state: AimdState, now: float) -> Limits:
+        if not state.limit:
+            return self._unseen
         cap = int(self._limit(state))
         if self._auto:
-            why = f"{cap} at a time because of {state.cut_by}" if state.cut_by else ""
-            return Limits(cap=cap, why=why) if state.limit else NO_LIMITS
+            return Limits(cap=cap, why=f"{cap} at a time because of {state.cut_by}" if state.cut_by else "")
         if cap == self._most:
             return NO_LIMITS
-        return Limits(cap=cap, why=f"{cap} instead of {self._most} at a time because of {state.cut_by}")
+        why = (
+            f"{cap} instead of {self._most} at a time"  # another job with "auto" cuts nothing, and begins low
+        )
+        return Limits(cap=cap, why=f"{why} because of {state.cut_by}" if state.cut_by else why)
 
     def _limit(self, state: AimdState) -> float:
         return min(state.limit, self._most) if state.limit else float(self._first)

@@ -69,6 +69,9 @@ class RateState(Struct, frozen=True, omit_defaults=True):
     rest: float = 0.0  # seconds that the host was left alone if it did not say for how long
     blocked_until: float = 0.0
     refused: int = 0  # how often in a row the pace at which complaints began was refused again
+    # -- of an earlier version, which multiplied an interval; `_of_today` makes a pace of them
+    factor: float = 1.0
+    base: float = 0.0
 
     @property
     def knows_from(self) -> float:
@@ -86,6 +89,7 @@ class RatePolicy:
         self._retry_after_cap = settings.retry_after_cap
 
     def observe(self, state: RateState, seen: Observation) -> RateState:
+        state = _of_today(state)
         if seen.kind == "http_429" or (seen.kind == "http_503" and seen.retry_after is not None):
             return self._complained(state, seen)
         if seen.answered and seen.started >= state.knows_from:
@@ -93,6 +97,7 @@ class RatePolicy:
         return state
 
     def limits(self, state: RateState, now: float) -> Limits:
+        state = _of_today(state)
         interval = 1 / state.pace if state.pace else None
         # While rests are too short, pages that have not failed yet find out: a page has few attempts.
         probe = 1 if state.rest > _REST and not state.taken else 0
@@ -215,6 +220,24 @@ class RatePolicy:
         """Whether it is time to try the pace at which complaints began."""
         quiet = min(_QUIET * 2.0 ** min(state.refused, 10), _MAX_QUIET)
         return now - state.complained_at >= quiet and state.taken >= _EARNED
+
+
+def _of_today(state: RateState) -> RateState:
+    """A state that an earlier version has written: the host stays as slow as it was."""
+    if state.factor <= 1 or not state.base:
+        return state
+    pace = max(SLOWEST, 1 / (state.base * state.factor))
+    return RateState(
+        pace=pace,
+        began=2 * pace,  # it was doubled by the latest complaint
+        step=_BLIND_STEP,
+        in_force=state.in_force,
+        hold_from=state.knows_from,
+        complaints=1,
+        complained_at=state.knows_from,
+        status=state.status or "429",
+        blocked_until=state.blocked_until,
+    )
 
 
 def _averaged(state: RateState, complained: float, until: float) -> RateState:

@@ -47,7 +47,7 @@ def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> JobPl
     rng = random.Random(f"plan {seed}")
     changes: dict[str, object] = {
         "concurrency": rng.choice((2, 8, 16)),
-        "per_host": rng.choice((1, 2, 3)),
+        "per_host": _per_host(seed, rng.choice((1, 2, 3))),
         "rate": rng.choice((0.0, 2.0, 5.0, 20.0)),
         "burst": rng.choice((1, 1, 3)),
         "robots": rng.random() < 0.85,
@@ -73,6 +73,11 @@ def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> JobPl
         revisit=domain.choice(("8s", "15s", "auto 5s-30s")) if web.changes else "",
     )
     return JobPlan(spider, settings, JOB, fed_by="coordinator" if fleet else "crawl")
+
+
+def _per_host(seed: int, number: int) -> int | str:
+    """Every third plan has "auto", and is otherwise what it would be with a number."""
+    return "auto" if random.Random(f"auto {seed}").random() < 1 / 3 else number
 
 
 def _spider(web: Web, *, slow_start: bool, keyed: bool, inner: str, revisit: str) -> Spider:
