@@ -157,8 +157,9 @@ def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
     assert found.hosts[0].oldest_due == NOW - 600
     seen = freshness_of(job(waiting=8, delayed=8, leased=1), following, NOW)
     assert (seen.failing, seen.held) == (2, 1)
-    assert "; 2 pages failed at the last visit; 1 page is held back, shoal quality tells why" in in_words(
-        seen, NOW
+    assert (
+        "; 2 pages failed at the last visit; 1 page is held back, as rows or fields are missing (shoal quality)"
+        in in_words(seen, NOW)
     )
 
 

@@ -284,8 +284,11 @@ def test_a_page_without_what_is_usual_is_doubted(shop: Shop) -> None:
         assert doubts(shop.quality, shop.sample([product(price=there)])) == []
     shop.see_all(product(price=None) for _ in range(40))
     [doubt] = doubts(shop.quality, shop.sample([product(price=None)]))
-    assert doubt.alarm
+    assert (doubt.alarm, doubt.lasting) == (True, False)
     assert doubts(shop.quality, shop.sample([product()])) == []
+    shop.next_run()
+    [doubt] = doubts(shop.quality, shop.sample([product(price=None)]))
+    assert (doubt.alarm, doubt.lasting) == (True, True)
 
 
 # -- bounds
