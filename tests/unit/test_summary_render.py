@@ -89,7 +89,7 @@ def test_the_json_summary_keeps_its_keys() -> None:
         "done", "dead", "merged", "rows", "retried", "duplicates", "over_budget", "links_cut", "left", "pages",
         "handled", "retries", "fetches", "bytes", "pages_per_second", "success_rate", "latency", "errors", "statuses",
         "refused", "cut", "counts", "costs", "rejected", "files", "file_bytes", "logins", "failed_logins",
-        "cached", "waiting", "freshness",
+        "cached", "waiting", "freshness", "quality",
     }  # fmt: skip
     assert found["rows"] == 90
     assert found["pages_per_second"] == 2.0
