@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from shoal.engine.history import History, Slice
@@ -388,6 +389,9 @@ def test_why_tells_what_the_last_visits_came_to() -> None:
     )
     found = sentences(facts("delayed", record, due=NOW + 60))
     assert found[1] == "its last 3 visits came to nothing: timeout: no answer"
+    held = replace(record, missed=0, held=1, trouble="price is empty")
+    found = sentences(facts("delayed", held, due=NOW + 60))
+    assert found[1] == "its last visit was held back: price is empty", "it has not failed"
 
 
 def test_why_tells_of_a_visit_that_is_due() -> None:
