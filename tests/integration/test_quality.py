@@ -111,7 +111,7 @@ async def test_old_rows_stay_until_it_is_mended_or_accepted(site: ChangingSite, 
     assert fresh is not None
     assert (fresh.held, fresh.failing) == (PAGES, 0)
     said = in_words(fresh, results.view.now)
-    assert "12 pages are held back, shoal quality" in said
+    assert "12 pages are held back, as rows or fields are missing (shoal quality" in said
     assert "failed" not in said
     shop.set_all(lambda number: f"{11 + number}.99")
     await shop.visit()

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from shoal.engine.history import History, Slice
@@ -157,9 +158,8 @@ def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
     assert found.hosts[0].oldest_due == NOW - 600
     seen = freshness_of(job(waiting=8, delayed=8, leased=1), following, NOW)
     assert (seen.failing, seen.held) == (2, 1)
-    assert "; 2 pages failed at the last visit; 1 page is held back, shoal quality tells why" in in_words(
-        seen, NOW
-    )
+    said = in_words(seen, NOW)
+    assert "; 2 pages failed at the last visit; 1 page is held back, as rows or fields are missing" in said
 
 
 def test_a_person_is_warned_when_more_than_a_few_pages_are_late() -> None:
@@ -389,6 +389,9 @@ def test_why_tells_what_the_last_visits_came_to() -> None:
     )
     found = sentences(facts("delayed", record, due=NOW + 60))
     assert found[1] == "its last 3 visits came to nothing: timeout: no answer"
+    held = replace(record, missed=0, held=1, trouble="price is empty")
+    found = sentences(facts("delayed", held, due=NOW + 60))
+    assert found[1] == "its last visit was held back: price is empty", "it has not failed"
 
 
 def test_why_tells_of_a_visit_that_is_due() -> None:

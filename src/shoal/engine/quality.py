@@ -105,11 +105,12 @@ class Quality:
         return Held(new[0].sentence, False, True) if new and record.held < _LOOKS else None
 
     def _of_page(self, task: Task, rows: Sequence[Row], found: Sequence[Doubt]) -> Held | None:
-        """Rows that replace nothing are written, whatever they are."""
+        """Rows that replace nothing are written, whatever they are. An alarm that began just now may be a category that
+        lacks a field, and be over at the second look."""
         if not self._replaces or not any(row.ident for row in rows):
             return None
         again = is_second_look(task)
-        if sure := [one for one in found if one.alarm]:
+        if sure := [one for one in found if one.alarm and (again or one.lasting)]:
             return Held(sure[0].sentence, True)
         return None if again else Held(found[0].sentence, False)
 

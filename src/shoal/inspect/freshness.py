@@ -123,7 +123,7 @@ def in_words(freshness: Freshness, now: float) -> str:
         parts.append(f"{humanize.plural(freshness.failing, 'page')} failed at the last visit")
     if freshness.held:
         pages = "1 page is" if freshness.held == 1 else f"{humanize.count(freshness.held)} pages are"
-        parts.append(f"{pages} held back, {command('quality')} tells why")
+        parts.append(f"{pages} held back, as rows or fields are missing ({command('quality')})")
     return "; ".join(part for part in parts if part)
 
 

@@ -54,7 +54,7 @@ _GUESSES, _GUESS = (
 )  # numbers that a first guess of the spread weighs, and the sum of their squares
 _MOST_EVIDENCE, _LEAST_EVIDENCE = 1.0, -2.0  # of one number
 _FORGET_PEAK = 0.98  # a day
-_SOON = 3600.0  # seconds in which nobody mends a spider
+SOON = 3600.0  # seconds in which nobody mends a spider
 _ACCEPTED = 40  # pages in a row that a person accepts with one word
 _DAY = 86_400.0
 LONGEST = 7 * _DAY  # seconds in which a person can be expected to look at an alarm
@@ -250,7 +250,7 @@ def _alarmed(state: FieldState, alarm: int, sample: PageSample) -> FieldState:
 def _ended_by_itself(state: FieldState, sample: PageSample) -> FieldState:
     """What was broken is not learnt. But if all is well again in the same run, or soon, nobody has mended anything: it
     was a longer run of such pages than ever before."""
-    soon = sample.at - state.since < _SOON
+    soon = sample.at - state.since < SOON
     if state.run != sample.job or (sample.revisit and not soon):
         return ended(state)
     peak, range_peak = max(state.peak, state.top), max(state.range_peak, state.range_top)

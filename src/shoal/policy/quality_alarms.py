@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.policy.quality import LONGEST, USUAL, FieldState, Kind, Quality, accepted
+from shoal.policy.quality import LONGEST, SOON, USUAL, FieldState, Kind, Quality, accepted
 from shoal.policy.quality_sample import ROWS, FieldSeen, PageSample, number_of
 
 _SUSPECT = 200  # hundredths of evidence: others are not
@@ -29,6 +29,7 @@ class Doubt(Struct, frozen=True):
 
     field: str
     alarm: bool  # there is an alarm; otherwise it may be this page alone
+    lasting: bool  # … which did not begin just now, and so may not end by itself
     sentence: str
 
 
@@ -116,11 +117,12 @@ def doubts(quality: Quality, sample: PageSample) -> list[Doubt]:
             continue
         if state.kind == "empty":
             if seen.filled < state.share / 2 and sample.at - state.since <= LONGEST:
-                found.append(Doubt(name, True, sentence(sample.unit, name, state)))
+                lasting = sample.at - state.since >= SOON
+                found.append(Doubt(name, True, lasting, sentence(sample.unit, name, state)))
         elif not seen.filled and (_is_usual(state) or state.evidence >= _SUSPECT):
             what = "yields no rows" if name == ROWS else "is empty"
             told = f"{where(sample.unit, name)} {what} on this page, and usually is not"
-            found.append(Doubt(name, False, told))
+            found.append(Doubt(name, False, False, told))
     return found
 
 
