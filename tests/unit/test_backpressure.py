@@ -184,6 +184,13 @@ def test_a_queue_of_paused_tasks_alone_still_drains() -> None:
     assert crawl.sees(full, 20).paused_lanes
 
 
+def test_a_standing_crawl_opens_a_lane_when_nothing_else_waits() -> None:
+    """It is never idle: other pages are visited again and again."""
+    crawl = Crawl()
+    assert crawl.sees(Signals(pending=30_000), 10).paused_lanes
+    assert not crawl.sees(Signals(pending=30_000, only_discovery=True)).paused_lanes
+
+
 def test_an_idle_crawl_without_pauses_opens_nothing_in_advance() -> None:
     crawl = Crawl()
     crawl.sees(Signals(idle=60.0))
@@ -434,6 +441,7 @@ signals_of_any_kind = st.builds(
     growth=st.floats(0, 1e6),
     feeding=st.booleans(),
     idle=seconds,
+    only_discovery=st.booleans(),
     fetches=st.floats(0, 1e6),
     retry_share=shares,
     too_many_share=shares,

@@ -89,6 +89,7 @@ class PressureMonitor:
             self.signals(),
             job=backlog.job,
             pending=backlog.pending,
+            only_discovery=backlog.only_discovery,
             growth=self._growth.of(backlog, now),
             feeding=backlog.feeding,
         )

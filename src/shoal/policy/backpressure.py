@@ -182,8 +182,9 @@ class Backpressure:
         return self._pressure
 
     def _never_stuck(self, pressure: Pressure, signals: Signals, now: float) -> Pressure:
-        """A queue that holds nothing but paused tasks would never drain."""
-        if pressure.paused_lanes and signals.idle >= _IDLE:
+        """A queue that holds nothing but paused tasks would never drain. A crawl that visits its pages again and again
+        is never idle meanwhile."""
+        if pressure.paused_lanes and (signals.idle >= _IDLE or signals.only_discovery):
             self._open_until = now + _OPEN
         if now < self._open_until:
             return replace(pressure, paused_lanes=frozenset())

@@ -29,8 +29,11 @@ _JOBS = 1_000
 class Signals(Struct, frozen=True):
     """One moment of a crawl, as one process sees it. The defaults say that all is well."""
 
-    job: str = ""  # the one with the longest queue, which the next three are of
+    job: str = ""  # the one with the longest queue, which the next four are of
     pending: int = 0  # tasks of the job that wait for their turn
+    only_discovery: bool = (
+        False  # … all of them in the lane for discovery, while other pages are visited again
+    )
     growth: float = 0.0  # URLs that pages led to, for every page that ended lately, without start URLs
     feeding: bool = False  # the job has start URLs that have not been read yet
     idle: float = 0.0  # seconds since a page was last in flight here
@@ -72,6 +75,7 @@ class Backlog(Struct, frozen=True):
     found: int = 0  # tasks that pages led to
     ended: int = 0  # tasks that are through, one way or another
     feeding: bool = False
+    only_discovery: bool = False  # all that wait are in that lane, while other pages are visited again
 
 
 class Growth:

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, asynccontextmanager
 from typing import Self
 
+from msgspec.structs import replace
+
 from shoal.clock import SystemClock
 from shoal.engine.dispatcher import Engine
 from shoal.engine.guardian import can_resume, guarded
@@ -32,6 +34,7 @@ from shoal.jobs.leader import watch_leader
 from shoal.jobs.note import SUMMARY
 from shoal.jobs.trouble import check_all_done, pause_in_trouble, with_pages_left
 from shoal.jobs.worker_status import tell_other_versions
+from shoal.policy.backpressure import DISCOVERY
 from shoal.policy.load import Backlog, Traffic
 from shoal.runtime.coordinator import Coordinator
 from shoal.runtime.job_runner import JobRunner
@@ -101,8 +104,7 @@ class Worker:
 
     async def _pending(self) -> Backlog:
         """What waits in the fullest of the jobs."""
-        backlogs = [backlog_of(job) for job in await self._jobs.records()]
-        return max(backlogs, key=lambda one: one.pending, default=Backlog())
+        return await longest_backlog(self._frontier, await self._jobs.records())
 
     async def __aenter__(self) -> Self:
         if (mine := self._guarded) is not None:
@@ -297,6 +299,17 @@ class FleetWorker(Worker):
             meanwhile(coordinating, self),
         ):
             await self.engine.run()
+
+
+async def longest_backlog(frontier: Frontier, jobs: Iterable[Job]) -> Backlog:
+    job = max(jobs, key=lambda one: one.counters.pending, default=None)
+    if job is None:
+        return Backlog()
+    backlog = backlog_of(job)
+    if backlog.pending and job.counters.waiting:
+        lanes = await frontier.lanes(backlog.job)
+        return replace(backlog, only_discovery=lanes.keys() == DISCOVERY)
+    return backlog
 
 
 def backlog_of(job: Job) -> Backlog:

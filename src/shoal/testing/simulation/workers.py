@@ -21,7 +21,7 @@ from shoal.runtime.coordinator import Coordinator
 from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.job_runner import JobRunner
 from shoal.runtime.served_jobs import RunningJobs, ServedJobs
-from shoal.runtime.worker import backlog_of, meanwhile
+from shoal.runtime.worker import longest_backlog, meanwhile
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.sink import Sink
@@ -71,8 +71,7 @@ class _Worker:
 
     async def _pending(self) -> Backlog:
         jobs = [await self._frontier.job(job.name) for job in self._served.current()]
-        backlogs = [backlog_of(job) for job in jobs if job is not None]
-        return max(backlogs, key=lambda one: one.pending, default=Backlog())
+        return await longest_backlog(self._frontier, [job for job in jobs if job is not None])
 
 
 class CrawlWorker(_Worker):

@@ -78,7 +78,11 @@ function promote()
       local job = job_of(number)
       if job then  -- else it was dropped meanwhile
         count(number, 'delayed', -1)
-        if revisit then count(number, 'waiting', -1) end
+        if revisit then  -- with a new id it goes behind the pages that are there
+          count(number, 'waiting', -1)
+          serial = serial + 1
+          item = pack('>I6', serial * shards + shard) .. sub(item, 7)
+        end
         put_back(name, job, line, priority, item)
       end
     end
