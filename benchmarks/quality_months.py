@@ -120,6 +120,21 @@ def growing(shop: int, day: int, items: list[Item], rng: random.Random) -> list[
     return [shown[place : place + 20] for place in range(0, len(shown), 20)]
 
 
+def counting(shop: int, day: int, items: list[Item], rng: random.Random) -> list[list[Item]]:
+    """Views begin at 0 and grow tenfold every fortnight; stock levels are others every day, over four digits."""
+    grown = 10 ** (day / 14) - 1
+    made = [
+        {**item, "views": int(grown * rng.uniform(0.5, 2)), "stock": int(10 ** rng.uniform(0, 4))}
+        for item in items
+    ]
+    return shuffled(made, rng)
+
+
+def rising(shop: int, day: int, items: list[Item], rng: random.Random) -> list[list[Item]]:
+    """All prices are 0 on the first day, and rise by one every day."""
+    return shuffled([{**item, "price": day} for item in items], rng)
+
+
 def mixed(shop: int, day: int, items: list[Item], rng: random.Random) -> list[list[Item]]:
     """A handler for all pages: a third of them are no products, and yield nothing."""
     return [page if rng.random() < 0.67 else [] for page in shuffled(items, rng)]
@@ -136,6 +151,8 @@ NORMAL: dict[str, Habit] = {
     "redesign with new fields": redesign,
     "listings of 20 rows, growing": growing,
     "a third of pages without rows": mixed,
+    "views from 0, stock levels": counting,
+    "prices from 0, up by 1 a day": rising,
 }
 
 

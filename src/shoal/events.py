@@ -250,7 +250,7 @@ EVENTS: dict[str, Kind] = {
     "webhook_dead": _kind(
         "error",
         "job url webhook error",
-        "a delivery about {url} is given up: {error}; send it again with: shoal dead replay {job} --kind webhook",
+        "a delivery about {url} is given up: {error}; it is a dead letter of the kind webhook, which can be replayed",
     ),
     "output_unfinished": _kind(
         "error",

@@ -179,7 +179,7 @@ def test_one_host_in_detail(filled: Cli) -> None:
     for words in ("0.1 req/s", "0 in flight, at most 1", "1 normal (job job)", "cooling down: 5 failures"):
         assert words in out
     assert as_json(filled, "hosts", "show", "http://busy.example/7")["queues"] == [
-        {"job": "job", "lane": "normal", "pending": 9, "delayed": 0}
+        {"job": "job", "lane": "normal", "pending": 9, "delayed": 0, "waiting": 0}
     ]
 
 

@@ -109,14 +109,10 @@ def test_a_spider_for_a_site(cli: Cli, tmp_path: Path) -> None:
         ("json", "a.example", "json_spider"),
         ("shoal", "a.example", "shoal_spider"),
         ("books", "a.example", "books.py is there already"),
-        ("shop", "ftp://a.example", "only http and https"),
+        ("bazaar", "ftp://a.example", "only http and https"),
     ],
 )
-def test_what_is_no_spider(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, url: str, says: str
-) -> None:
-    if name == "shop":
-        monkeypatch.delitem(sys.modules, name, raising=False)  # the spider of another test in this process
+def test_what_is_no_spider(cli: Cli, tmp_path: Path, name: str, url: str, says: str) -> None:
     cli("init")
     code, out, err = cli("init", "--spider", name, url)
     assert (code, out, len(err.splitlines())) == (2, "", 1)

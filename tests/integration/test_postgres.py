@@ -28,7 +28,8 @@ from shoal.develop.probe import Place
 from shoal.develop.server_probes import postgresql
 from shoal.errors import ShoalError, SinkError
 from shoal.fetch.browser.chromium import children_of
-from shoal.model import Dead, Done, ItemNote, Lease, Row, Settlement, Task
+from shoal.model import Dead, Done, ItemNote, Lease, Revisit, Row, Settlement, Task
+from shoal.model.page_record import PageRecord
 from shoal.settings import Settings
 from shoal.sink import open_sink
 from shoal.sink.jsonl import encode_row
@@ -157,6 +158,18 @@ async def test_a_page_fetched_again_replaces_its_rows(postgres: str) -> None:
         await sink.write([notes("p", "q", "r", at=T0 + 9)])
         await sink.write([notes("late", at=T0 + 8)])
         assert await words() == ["other", "p", "q", "r"]  # what comes too late removes nothing
+
+
+async def test_a_request_without_a_fingerprint_replaces_its_rows_at_its_next_visit(postgres: str) -> None:
+    """Though its task has another id then."""
+    first = page({"word": "a"}, handler=PLAIN)
+    task = replace(first.lease.task, fingerprint=None)
+    again = replace(Revisit(1.0, PageRecord(visits=1)).task(task), id=7)
+    later = page({"word": "b"}, handler=PLAIN, at=T0 + 1)
+    async with opened(postgres) as sink:
+        await sink.write([replace(first, lease=replace(first.lease, task=task))])
+        await sink.write([replace(later, lease=replace(later.lease, task=again))])
+    assert [item["word"] for item in (await items(postgres, "note")).values()] == ["b"]
 
 
 async def test_unchanged_rows_do_not_touch_the_index(postgres: str) -> None:

@@ -139,21 +139,27 @@ def test_pages_are_told_by_what_is_the_matter_with_them() -> None:
             page("later", NOW - 60, host="b.test"),
             page("broken", NOW + 60, missed=3, trouble="http_500: the server failed"),
             page("away", NOW + 60, gone=1, missed=1, trouble="http_404"),
+            page("bare", NOW + 60, held=1, trouble="no price"),
         ]
     )
-    found = details_of(job(waiting=7, delayed=7, leased=1), following, NOW)
+    found = details_of(job(waiting=8, delayed=8, leased=1), following, NOW)
     assert [one.url[14:] for one in found.restless] == ["fast", "slow", "fixed"]
     assert [one.url[14:] for one in found.overdue] == ["late", "later"]
     assert [(one.url[14:], one.trouble) for one in found.troubled] == [
         ("broken", "http_500: the server failed"),
         ("away", "http_404"),
+        ("bare", "no price"),
     ]
     assert [(one.host, one.followed, one.overdue) for one in found.hosts] == [
         ("b.test", 2, 2),
-        ("a.test", 6, 0),
+        ("a.test", 7, 0),
     ]
     assert found.hosts[0].oldest_due == NOW - 600
-    assert freshness_of(job(waiting=7, delayed=7, leased=1), following, NOW).failing == 2
+    seen = freshness_of(job(waiting=8, delayed=8, leased=1), following, NOW)
+    assert (seen.failing, seen.held) == (2, 1)
+    assert "; 2 pages failed at the last visit; 1 page is held back, shoal quality tells why" in in_words(
+        seen, NOW
+    )
 
 
 def test_a_person_is_warned_when_more_than_a_few_pages_are_late() -> None:

@@ -88,7 +88,7 @@ def test_the_json_summary_keeps_its_keys() -> None:
         "job", "state", "output", "seconds", "processes", "restarts", "admitted", "pending", "delayed", "leased",
         "done", "dead", "merged", "rows", "retried", "duplicates", "over_budget", "links_cut", "left", "pages",
         "handled", "retries", "fetches", "bytes", "pages_per_second", "success_rate", "latency", "errors", "statuses",
-        "refused", "cut", "counts", "costs", "rejected", "files", "file_bytes", "logins", "failed_logins",
+        "refused", "cut", "counts", "costs", "rejected", "files", "file_bytes", "logins", "failed_logins", "quality",
         "cached", "waiting", "freshness",
     }  # fmt: skip
     assert found["rows"] == 90

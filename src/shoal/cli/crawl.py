@@ -131,7 +131,9 @@ def crawl(
     plan = replace(plan, metrics=metrics or "", trace=trace)
     if times := plan.settings.every or plan.settings.cron:
         what = "every" if plan.settings.every else "cron"
-        say(f"{what} {times!r} is for shoal submit, which runs it again and again; this crawl runs once")
+        say(
+            f"{what} {times!r} is for {command('submit')}, which runs it again and again; this crawl runs once"
+        )
     if debug:
         from shoal.spider.debugger import stop_in_handlers
 

@@ -1,9 +1,9 @@
-"""Looks at what a page yields before it is written: it may be broken, and what was written before better than that.
+"""Looks at what a page yields before it is written: it may lack something, and what was written before is better.
 
-    looks as usual                                  ──▶ written
+    nothing is missing, whatever the numbers are    ──▶ written
     a usually filled field is empty, no alarm yet   ──▶ a second look: the page is fetched again in a while
     … still so, and no alarm came of it             ──▶ written: it is this page alone
-    there is an alarm                               ──▶ held: old rows stay
+    … and there is an alarm                         ──▶ held: old rows stay, for a week at most
 
 What is held of a page with a record waits for its next visit; of others, the items are rejected, and can be replayed.
 """
@@ -24,9 +24,7 @@ from shoal.hosts.cache import HostCache
 from shoal.model import Lease, Row, Task
 from shoal.model.built_in import is_built_in
 from shoal.model.page_record import PageRecord
-from shoal.policy.quality import JUMP, Kind
-from shoal.policy.quality import Quality as QualityState
-from shoal.policy.quality_alarms import Doubt, amount, doubts, number_of_alarms, where
+from shoal.policy.quality_alarms import Doubt, doubts, number_of_alarms
 from shoal.policy.quality_sample import ROWS, PageSample, is_filled, samples_of, size_of, unit_of
 from shoal.settings import Settings
 from shoal.sink.changes import fields_before
@@ -36,7 +34,6 @@ from shoal.spider.spider import Handler, Spider
 
 SECOND_LOOK = "second_look"  # the kind of a failure that is none
 _LOOKS = 2  # visits that a page is held for, without an alarm
-_ALIKE = 0.5  # decimal digits that a number may differ by from that of the last visit
 _PAGES = 12  # of the host that come before a second look …
 _SOONEST, _LATEST = 2.0, 60.0  # … in so many seconds
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
@@ -80,15 +77,14 @@ class Quality:
         ]
         before = [fields for _, fields in fields_before(record.rows)] if record is not None else []
         samples = [_with_sizes_before(sample, before) for sample in samples]
-        self._hosts.record_rows(task.host, samples)
+        seen = self._hosts.record_rows(task.host, samples)
         if not self._holds:
             return None
         known = self._hosts.quality(task.host)  # the page may be the one that gives the alarm
-        told = [(sample, one) for sample in samples for one in doubts(known, sample)]
+        told = [one for sample in seen for one in doubts(known, sample)]
         if record is not None:
-            jumps = [(sample, one) for sample in samples for one in _jumps(known, sample)]
-            return self._of_visit(record, before, [*told, *jumps])
-        return self._of_page(task, rows, [one for _, one in told]) if told else None
+            return self._of_visit(record, before, told)
+        return self._of_page(task, rows, told) if told else None
 
     def unchanged(self, task: Task, handler: Handler) -> None:
         """The page is as it was at its last visit, so its handler does not run. That ends alarms, too."""
@@ -101,12 +97,9 @@ class Quality:
             self._hosts.record_rows(task.host, [replace(sample, revisit=True) for sample in found])
 
     def _of_visit(
-        self,
-        record: PageRecord,
-        before: Sequence[Mapping[str, Any]],
-        told: Sequence[tuple[PageSample, Doubt]],
+        self, record: PageRecord, before: Sequence[Mapping[str, Any]], told: Sequence[Doubt]
     ) -> Held | None:
-        new = [one for sample, one in told if not _was_so(before, one, sample)]
+        new = [one for one in told if not _was_so(before, one)]
         if sure := [one for one in new if one.alarm]:
             return Held(sure[0].sentence, True, True)
         return Held(new[0].sentence, False, True) if new and record.held < _LOOKS else None
@@ -116,7 +109,7 @@ class Quality:
         if not self._replaces or not any(row.ident for row in rows):
             return None
         again = is_second_look(task)
-        if sure := [one for one in found if one.alarm and (one.odd or again)]:
+        if sure := [one for one in found if one.alarm]:
             return Held(sure[0].sentence, True)
         return None if again else Held(found[0].sentence, False)
 
@@ -162,35 +155,15 @@ def _with_sizes_before(sample: PageSample, before: Sequence[Mapping[str, Any]]) 
     return replace(sample, fields=fields)
 
 
-def _jumps(known: QualityState, sample: PageSample) -> Iterator[Doubt]:
-    """Numbers that are others by far than those of the page's last visit."""
-    unit = known.get(sample.unit)
-    for name, seen in sample.fields.items() if unit is not None else ():
-        if seen.number is None or seen.before is None or abs(seen.number - seen.before) < JUMP:
-            continue
-        state = unit.fields.get(name) if unit is not None else None
-        if state is None or not state.is_number:
-            continue
-        usual = state.mean / 1000
-        if abs(seen.number - usual) > abs(seen.before - usual):  # else it fits better than before
-            kind: Kind = "large" if seen.number > seen.before else "small"
-            told = f"{where(sample.unit, name)} is about {amount(seen.number)}; it was {amount(seen.before)}"
-            yield Doubt(name, kind, False, True, told)
-
-
-def _was_so(before: Sequence[Mapping[str, Any]], doubt: Doubt, sample: PageSample) -> bool:
-    """Whether the page was like this at its last visit already."""
+def _was_so(before: Sequence[Mapping[str, Any]], doubt: Doubt) -> bool:
+    """Whether the page lacked it at its last visit already."""
     if doubt.field == ROWS or not before:
         return False
-    values = [_value(fields, doubt.field) for fields in before]
-    if doubt.kind == "empty":
-        return not any(map(is_filled, values))
-    seen = sample.fields[doubt.field]
-    return seen.before is not None and seen.number is not None and abs(seen.before - seen.number) < _ALIKE
+    return not any(is_filled(_value(fields, doubt.field)) for fields in before)
 
 
 def _size_before(before: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    """The mean logarithm of a number at the page's last visit."""
+    """The mean size of a number at the page's last visit."""
     sizes = [size for fields in before if (size := size_of(_value(fields, name))) is not None]
     return sum(sizes) / len(sizes) if sizes else None
 

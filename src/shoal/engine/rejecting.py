@@ -115,7 +115,7 @@ class ItemWriter:
         return tuple(kept)
 
     def held(self, task: Task, handler: Handler, rows: Sequence[Row], reason: str) -> tuple[Task, ...]:
-        """Rows that look broken, as rejected items."""
+        """Rows that lack something, as rejected items."""
         items = [msgspec.Raw(without_meta(row)) for row in rows]
         rejected = [Rejected(place, reason, row.table) for place, row in enumerate(rows)]
         at = rows[0].at if rows else 0.0

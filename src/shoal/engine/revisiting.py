@@ -44,7 +44,7 @@ from shoal.model import (
     Task,
 )
 from shoal.model.built_in import is_built_in, is_source
-from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, VISITS
+from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, UNTOLD, VISITS
 from shoal.model.page_record import PageRecord
 from shoal.policy.revisit import Pace, Visit, learned, read_pace, wait
 from shoal.settings import BROWSER, Settings
@@ -61,8 +61,9 @@ _TEMPORARY = (302, 303, 307)
 _FIRST_MISS = (
     15 * 60.0
 )  # seconds until a visit that failed is tried again; doubled every time, up to the pace
-_SECOND_LOOK = 6 * 3600.0  # seconds, at most, until a page that is gone or looks broken is looked at again
+_SECOND_LOOK = 6 * 3600.0  # seconds, at most, until a page that is gone or lacks something is looked at again
 _SOURCES = 86_400.0  # seconds: how often sitemaps and feeds are read again, unless the settings say sooner
+_SOURCES_AT_MOST = 3600.0  # … and with auto no more often than this
 _FOUND_LATER = PageRecord()  # of a page that was found on a later visit of another: it is news
 _SHOWN = 200
 
@@ -120,6 +121,8 @@ class Revisiting:
         if not paces:
             return None
         seconds = min(_SOURCES, max(pace.shortest for pace in paces))
+        if any(pace.auto for pace in paces):  # a long sitemap every five minutes is too much
+            return Pace(max(seconds, _SOURCES_AT_MOST), _SOURCES, auto=True)
         return Pace(seconds, seconds)
 
     # -- before the fetch
@@ -240,6 +243,8 @@ class Revisiting:
             found = tuple(replace(one, record=one.record or _FOUND_LATER) for one in found)
         archived = (*settlement.archived, *touched)
         settlement = replace(settlement, rows=compared.rows, archived=archived, found=found)
+        if news and compared.untold:
+            settlement = replace(settlement, counts=(*settlement.counts, (UNTOLD, compared.untold)))
         settlement = self._told(settlement, news)
         return self._again(settlement, record, pace, at, host, changed=changed)
 
@@ -299,7 +304,7 @@ class Revisiting:
         return max(0.0, record.due - self._clock.now())
 
     def _held(self, settlement: Settlement, before: PageRecord, pace: Pace, at: float) -> Settlement:
-        """Its items look broken: those from before stay, and the page is looked at again soon."""
+        """Its items lack something: those from before stay, and the page is looked at again soon."""
         soon = min(
             pace.longest, before.interval or pace.longest, _FIRST_MISS * 2.0**before.held, _SECOND_LOOK
         )

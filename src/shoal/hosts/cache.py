@@ -301,11 +301,11 @@ class HostCache:
         if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
             self.given_up.answered(host)
 
-    def record_rows(self, host: str, samples: Sequence[PageSample]) -> None:
-        """Takes in what a page of the host has yielded."""
+    def record_rows(self, host: str, samples: Sequence[PageSample]) -> Sequence[PageSample]:
+        """Takes in what a page of the host has yielded. Returns the samples with their time and run."""
         view = self._views.get(host)
         if view is None:
-            return
+            return samples
         run = crc32(self._pins_key.encode(errors="replace"))
         samples = [replace(sample, job=run, at=self._clock.now()) for sample in samples]
         known = view.state.quality
@@ -314,6 +314,7 @@ class HostCache:
         self._unwritten_since.setdefault(host, self._clock.monotonic())
         if tell_quality(host, (known,), view.state.quality):
             self._to_flush.add(host)  # other processes should know it soon
+        return samples
 
     def record_visit(self, host: str, visit: Visit) -> None:
         """Takes in what a visit of a page of the host has shown."""

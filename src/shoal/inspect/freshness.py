@@ -18,7 +18,7 @@ from shoal.frontier.values import Job
 from shoal.model import counts
 from shoal.model.page_record import PageRecord
 from shoal.policy.change_rate import changes_every
-from shoal.text import one_line
+from shoal.text import command, one_line
 
 # Upper edges of the histogram of next visits, in seconds from now.
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0
@@ -48,7 +48,8 @@ class Freshness(Struct, frozen=True):
     oldest_due: float | None = None  # when the visit was due that is overdue longest; None: none is
     about: bool = False  # estimated from a part of the pages
     new: int = 0  # pages that are known, and have not been visited yet
-    failing: int = 0  # pages whose last visit came to nothing: missed, gone or held back
+    failing: int = 0  # pages whose last visit came to nothing: missed or gone
+    held: int = 0  # pages whose items were held back at their last visit: it was no failure
     visits: Visits = Visits()
 
     @property
@@ -82,7 +83,8 @@ def freshness_of(job: Job, following: Following, now: float) -> Freshness:
     others = [page.due for page in following.pages if not page.waits]
     # Nobody has claimed them since they were due: no worker is there.
     unclaimed = ceil(c.waiting * len(late) / len(waiting)) if waiting else 0
-    failing = _scaled(following.pages, c.waiting, lambda page: _trouble(page) > 0)
+    failing = _scaled(following.pages, c.waiting, lambda page: _failures(page) > 0)
+    held = _scaled(following.pages, c.waiting, lambda page: _trouble(page) > 0 and not _failures(page))
     next_due = following.next_due
     if next_due is not None and next_due <= now and len(late) < len(waiting):
         next_due = min(page.due for page in waiting if page.due > now)
@@ -94,6 +96,7 @@ def freshness_of(job: Job, following: Following, now: float) -> Freshness:
         about=not following.whole,
         new=max(0, c.open - c.waiting - len(others)),
         failing=failing,
+        held=held,
         visits=visits_of(job.counts),
     )
 
@@ -118,6 +121,9 @@ def in_words(freshness: Freshness, now: float) -> str:
         parts.append(f"next visit in {humanize.span(due - now)}")
     if freshness.failing:
         parts.append(f"{humanize.plural(freshness.failing, 'page')} failed at the last visit")
+    if freshness.held:
+        pages = "1 page is" if freshness.held == 1 else f"{humanize.count(freshness.held)} pages are"
+        parts.append(f"{pages} held back, {command('quality')} tells why")
     return "; ".join(part for part in parts if part)
 
 
@@ -275,9 +281,14 @@ def _changes(page: Followed) -> bool:
     return _every(page) is not None or record.changed_at == record.checked_at
 
 
+def _failures(page: Followed) -> int:
+    record = page.task.record
+    return record.gone + record.missed if record is not None else 0
+
+
 def _trouble(page: Followed) -> int:
     record = page.task.record
-    return record.gone + record.missed + record.held if record is not None else 0
+    return _failures(page) + (record.held if record is not None else 0)
 
 
 def _view(page: Followed, now: float) -> PageView:

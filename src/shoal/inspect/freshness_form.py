@@ -24,6 +24,7 @@ def freshness_dict(freshness: Freshness | None, now: float) -> dict[str, Any] | 
         "overdue": freshness.overdue,
         "new": freshness.new,
         "failing": freshness.failing,
+        "held_back": freshness.held,
         "ratio": freshness.ratio,
         "next_due": freshness.next_due,
         "oldest_due": freshness.oldest_due,

@@ -26,7 +26,7 @@ from shoal.policy.quality_alarms import (
     usual_range,
     where,
 )
-from shoal.policy.quality_sample import ROWS
+from shoal.policy.quality_sample import ROWS, number_of
 from shoal.text import command
 
 ROWS_WORD = "(rows)"  # stands for the rows of a page among its fields
@@ -92,7 +92,7 @@ def _fields(quality: Quality) -> Iterator[FieldQuality]:
                 round(state.share_seen, 3),
                 state.now / 1000,
                 _range(state),
-                round(10 ** (state.now_mean / 1000), 4) if state.is_number else None,
+                round(number_of(state.now_mean / 1000), 4) if state.is_number else None,
                 state.kind,
                 float(state.since) if alarm is not None else None,
                 alarm.sentence if alarm is not None else "",
@@ -103,7 +103,7 @@ def _range(state: FieldState) -> tuple[float, float] | None:
     if not state.is_number:
         return None
     low, high = usual_range(state)
-    return round(10**low, 4), round(10**high, 4)
+    return round(number_of(low), 4), round(number_of(high), 4)
 
 
 def alarms_of(record: HostRecord) -> list[Alarm]:

@@ -147,9 +147,11 @@ def _waits(facts: Facts, record: PageRecord, wait: float) -> list[Cause]:
     due = f"next visit in {span(wait)}" if wait > 0 else f"its next visit has been due for {span(-wait)}"
     found = [Cause("next_visit", f"{said_of_visits(record, facts.now)}; {due}")]
     if record.trouble:
-        missed = record.missed or record.held or record.gone
+        failed = record.missed or record.gone
+        missed = failed or record.held
         times = f"its last {plural(missed, 'visit')}" if missed > 1 else "its last visit"
-        found.append(Cause("missed", f"{times} came to nothing: {record.trouble}"))
+        what = "came to nothing" if failed else "was held back" if missed == 1 else "were held back"
+        found.append(Cause("missed" if failed else "held_back", f"{times} {what}: {record.trouble}"))
     return found
 
 

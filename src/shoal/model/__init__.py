@@ -494,10 +494,12 @@ class Revisit(Struct, frozen=True, tag="revisit"):
     failure: Failure | None = None  # why the visit came to nothing; for the engine only
 
     def task(self, task: Task) -> Task:
-        """The task for the next visit. It begins where the last one ended, unless its record says otherwise."""
-        return replace(
-            task, attempt=0, history=(), hops=(), renewed=0, cookies=(), trail=(), record=self.record
-        )
+        """The task for the next visit. It begins where the last one ended, unless its record says otherwise. It may get
+        another id: a request without a fingerprint is known by its first one."""
+        record = self.record
+        if task.fingerprint is None and not record.first:
+            record = replace(record, first=task.id)
+        return replace(task, attempt=0, history=(), hops=(), renewed=0, cookies=(), trail=(), record=record)
 
 
 Verdict: TypeAlias = Done | Revisit | Retry | Dead | Moved
@@ -541,7 +543,7 @@ class Settlement(Struct, frozen=True):
         Row, ...
     ] = ()  # records, changes and touches for the journal, after the rows; not counted
     # -- for the engine only
-    held: str = ""  # why what the page yields is not written: it looks broken
+    held: str = ""  # why what the page yields is not written: it lacks something
     links: bytes = b""  # the digest of its requests
     # -- of the page that was handled, for people to look at
     status: int = 0

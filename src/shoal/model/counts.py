@@ -24,7 +24,8 @@ UNCHANGED = "visits: unchanged"  # nothing new: 304, the same body, or the same 
 CHANGED = "visits: changed"
 GONE = "visits: gone"  # 404 or 410 twice: the page is not visited any more
 MISSED = "visits: missed"  # it failed, and is tried again at its next visit
-HELD = "visits: held back"  # what it yields looks broken, so the rows from before stay
+HELD = "visits: held back"  # what it yields lacks something, so the rows from before stay
+UNTOLD = "changes without old values"  # the page's items are too long to be remembered
 VISIT_COUNTS = (VISITS, UNCHANGED, CHANGED, GONE, MISSED, HELD)
 # -- of deliveries to webhooks
 WEBHOOKS_SENT = "webhooks: sent"
@@ -62,7 +63,7 @@ def check_count(name: object, number: object) -> None:
 
 
 def is_reserved(name: str) -> bool:
-    names = (OTHER, REJECTED, CACHED, NOT_ARCHIVED, *VISIT_COUNTS, *WEBHOOK_COUNTS)
+    names = (OTHER, REJECTED, CACHED, NOT_ARCHIVED, *VISIT_COUNTS, UNTOLD, *WEBHOOK_COUNTS)
     return name in names or name.startswith(_PREFIXES)
 
 
@@ -81,8 +82,10 @@ def within_limits(sums: Mapping[str, int]) -> dict[str, int]:
 
 
 def own(counts: Mapping[str, int]) -> dict[str, int]:
-    """Those that the spider counts."""
-    return {name: number for name, number in counts.items() if name == OTHER or not is_reserved(name)}
+    """Those that the spider counts, and what people should see beside them."""
+    return {
+        name: number for name, number in counts.items() if name in (OTHER, UNTOLD) or not is_reserved(name)
+    }
 
 
 def dropped(counts: Mapping[str, int]) -> dict[str, int]:

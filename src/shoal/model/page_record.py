@@ -38,6 +38,7 @@ class PageRecord(
     held: int = 0  # how often in a row its items were held back
     trouble: str = ""  # why the last visit failed
     start: str = ""  # where the next visit begins, if a redirect led here that is not for good
+    first: int = 0  # the id of its task at the first visit, if nothing else tells it from other pages
 
     @property
     def due(self) -> float:

@@ -45,7 +45,7 @@ _MOST_PAGES = 600  # that the past weighs
 _WEIGHT_OF_AGAIN = 0.25  # of a page that was empty a moment ago, and still is
 _NUMERIC = 0.9  # share of filled pages: the field is a number
 _NEAR, _FAR = 0.3, 1.3  # decimal digits that numbers may shift by, and those that are too many
-JUMP = 1.0  # decimal digits that a number is not expected to change by between two visits
+_JUMP = 1.0  # decimal digits that a number is not expected to change by between two visits
 _MEAN_OF = 50  # pages that mean and spread of numbers are of
 _LEAST_SPREAD = 0.15
 _GUESSES, _GUESS = (
@@ -57,11 +57,12 @@ _FORGET_PEAK = 0.98  # a day
 _SOON = 3600.0  # seconds in which nobody mends a spider
 _ACCEPTED = 40  # pages in a row that a person accepts with one word
 _DAY = 86_400.0
+LONGEST = 7 * _DAY  # seconds in which a person can be expected to look at an alarm
 _MOST = 60_000
 
 
 class FieldState(Struct, frozen=True, array_like=True):
-    """What is known about a field. Pages in hundredths, sizes (decimal logarithms) in thousandths, evidence in
+    """What is known about a field. Pages in hundredths, sizes (see `size_of`) in thousandths, evidence in
     hundredths."""
 
     # -- what is normal
@@ -272,6 +273,8 @@ def _measured(
     known = state.numeric / 100
     if state.alarm == 1:
         return state
+    if state.alarm and sample.at - state.since > LONGEST:
+        state = accepted(state)  # everybody has had time to say that it is wrong
     if not state.alarm:
         away = size - state.mean / 1000
         state = replace(
@@ -283,7 +286,9 @@ def _measured(
         if not state.is_number:
             return _averaged(state, known)
     steps = _steps(state, size, known)
-    if seen.before is not None:
+    if (
+        seen.before is not None and not state.alarm
+    ):  # numbers of an alarm are written: the next visit finds them
         fits = abs(size - state.mean / 1000) <= abs(seen.before - state.mean / 1000)
         steps = _paired(0.0 if fits else size - seen.before, again=sample.again)
     large, small = (
@@ -321,8 +326,11 @@ def _steps(state: FieldState, size: float, known: float) -> tuple[int, int]:
 def _paired(jump: float, *, again: bool) -> tuple[int, int]:
     """The evidence of a number whose value at the page's last visit is known. That says more than all others."""
     step = _bounded(_MOST_EVIDENCE * (_WEIGHT_OF_AGAIN if again else 1.0))
-    against = _bounded(_LEAST_EVIDENCE) if abs(jump) < _NEAR else 0
-    return step if jump >= JUMP else against, step if jump <= -JUMP else against
+    against = _bounded(_LEAST_EVIDENCE)
+    large, small = (
+        step if up >= _JUMP else against if up < _NEAR else 0 for up in (jump, -jump)
+    )  # stock levels go up on some pages and down on others: that is no alarm
+    return large, small
 
 
 def _bounded(step: float) -> int:

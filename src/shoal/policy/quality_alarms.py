@@ -1,4 +1,4 @@
-"""What people are told about quality: alarms in sentences, pages that look broken, what is accepted as normal. Pure."""
+"""What people are told about quality: alarms in sentences, what pages lack, what is accepted as normal. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal.policy.quality import USUAL, FieldState, Kind, Quality, accepted
-from shoal.policy.quality_sample import ROWS, FieldSeen, PageSample
+from shoal.policy.quality import LONGEST, USUAL, FieldState, Kind, Quality, accepted
+from shoal.policy.quality_sample import ROWS, FieldSeen, PageSample, number_of
 
-_FAR_OFF = 4.0  # standard deviations, and decimal digits …
-_DIGITS = 1.3  # … by which a number is not to be believed at first sight
-_BIT = 0.5  # decimal digits: a number that is not as usual, if others are not, either
 _SUSPECT = 200  # hundredths of evidence: others are not
 _ENOUGH_PAGES = 8  # that a field must have been on, before a page without it is looked at twice
 
@@ -28,12 +25,10 @@ class Alarm(Struct, frozen=True):
 
 
 class Doubt(Struct, frozen=True):
-    """Why a page looks broken."""
+    """What a page lacks."""
 
     field: str
-    kind: Kind
     alarm: bool  # there is an alarm; otherwise it may be this page alone
-    odd: bool  # the page itself is unusual; under an alarm, others are suspects, too
     sentence: str
 
 
@@ -99,7 +94,7 @@ def usual_range(state: FieldState) -> tuple[float, float]:
 
 def amount(size: float) -> str:
     """The number of a size, with three digits."""
-    number = 10**size
+    number = number_of(size)
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
@@ -107,7 +102,8 @@ def amount(size: float) -> str:
 
 
 def doubts(quality: Quality, sample: PageSample) -> list[Doubt]:
-    """Why a page looks broken, before it is learnt from."""
+    """What a page lacks that is usually there; not if that has been an alarm for a week. What is there is not doubted,
+    whatever it is: another number may well be right."""
     one = quality.get(sample.unit)
     if one is None or not one.settled:
         return []
@@ -118,43 +114,18 @@ def doubts(quality: Quality, sample: PageSample) -> list[Doubt]:
         seen = sample.fields.get(name, FieldSeen(0.0, named=False))
         if state.unnamed and not seen.named:
             continue
-        doubt = _doubt(state, seen)
-        if doubt is not None:
-            kind, odd = doubt
-            told = (
-                sentence(sample.unit, name, state) if state.alarm else _first(sample.unit, name, kind, seen)
-            )
-            found.append(Doubt(name, kind, bool(state.alarm), odd, told))
+        if state.kind == "empty":
+            if seen.filled < state.share / 2 and sample.at - state.since <= LONGEST:
+                found.append(Doubt(name, True, sentence(sample.unit, name, state)))
+        elif not seen.filled and (_is_usual(state) or state.evidence >= _SUSPECT):
+            what = "yields no rows" if name == ROWS else "is empty"
+            told = f"{where(sample.unit, name)} {what} on this page, and usually is not"
+            found.append(Doubt(name, False, told))
     return found
-
-
-def _doubt(state: FieldState, seen: FieldSeen) -> tuple[Kind, bool] | None:
-    """In what way the page is suspect, and whether it is unusual itself."""
-    filled = seen.numeric if state.is_number else seen.filled
-    away = 0.0 if seen.number is None else seen.number - state.mean / 1000
-    if state.kind == "empty":
-        return ("empty", True) if filled < state.share / 2 else None
-    if state.kind is not None:  # which numbers are wrong, nobody can tell
-        return (state.kind, abs(away) > _BIT) if seen.number is not None else None
-    if not filled and (_is_usual(state) or state.evidence >= _SUSPECT):
-        return "empty", True
-    if seen.number is None or not state.is_number:
-        return None
-    kind: Kind = "large" if away > 0 else "small"
-    gathers = (state.large if away > 0 else state.small) >= _SUSPECT
-    far = _BIT if gathers else max(_DIGITS, _FAR_OFF * state.spread)
-    return (kind, True) if abs(away) > far else None
 
 
 def _is_usual(state: FieldState) -> bool:
     return state.pages >= _ENOUGH_PAGES and state.filled >= 100 * USUAL * state.pages
-
-
-def _first(unit: str, field: str, kind: Kind, seen: FieldSeen) -> str:
-    if kind == "empty":
-        what = "yields no rows" if field == ROWS else "is empty"
-        return f"{where(unit, field)} {what} on this page, and usually is not"
-    return f"{where(unit, field)} is about {amount(seen.number or 0.0)} on this page, and usually is not so {kind}"
 
 
 # -- what a person decides

@@ -16,7 +16,7 @@ ROWS = ""  # stands for the page itself among its fields: filled if it has rows,
 _LOOKED_AT = 50  # rows of a page; the first ones tell enough
 _INNER = 8  # fields of a field; with more, it is a table of its own, whose names differ from page to page
 _DEPTH = 3
-_SMALLEST = 1e-3  # that has a logarithm of its own; 0 counts as this
+_LARGEST = 30.0  # decimal digits that are told apart
 _NUMBER = re.compile(r"[^\d.,]{0,4}(\d[\d.,'\u00a0\u202f ]{0,20})[^\d]{0,4}")
 _FRACTION = re.compile(r"[.,](\d{1,2})$")
 _MARKS = re.compile(r"[.,'\u00a0\u202f ]")
@@ -27,7 +27,7 @@ class FieldSeen(Struct, frozen=True):
 
     filled: float  # share of the rows
     numeric: float = 0.0  # share of the rows in which it is a number
-    number: float | None = None  # mean logarithm (base 10) of these numbers
+    number: float | None = None  # mean size of these numbers
     named: bool = True  # rows have its name, even if it is empty
     before: float | None = None  # as `number`, at the page's last visit; None: not known
 
@@ -46,7 +46,7 @@ class PageSample(Struct, frozen=True):
     @property
     def rows(self) -> int:
         number = self.fields[ROWS].number
-        return 0 if number is None else round(10**number)
+        return 0 if number is None else round(number_of(number))
 
 
 def unit_of(spider: str, handler: str, table: str = "") -> str:
@@ -78,7 +78,7 @@ def samples_of(
 
 
 def _rows_seen(number: int) -> FieldSeen:
-    return FieldSeen(1.0, 1.0, math.log10(number)) if number else FieldSeen(0.0)
+    return FieldSeen(1.0, 1.0, _size(number)) if number else FieldSeen(0.0)
 
 
 def _seen(rows: Sequence[Mapping[str, Any]]) -> dict[str, FieldSeen]:
@@ -125,11 +125,11 @@ def is_filled(value: Any, depth: int = _DEPTH) -> bool:
 
 
 def size_of(value: Any) -> float | None:
-    """The logarithm of a number, also of one in a short text such as "1.299,00 €"; None: it is no number."""
+    """The size of a number, also of one in a short text such as "1.299,00 €"; None: it is no number."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return math.log10(max(abs(value), _SMALLEST)) if math.isfinite(value) else None
+        return _size(value) if isinstance(value, int) or math.isfinite(value) else None
     if not isinstance(value, str) or not 0 < len(value) <= 32:
         return None
     read = _NUMBER.fullmatch(value.strip())
@@ -142,4 +142,14 @@ def size_of(value: Any) -> float | None:
         number = float(f"{whole or 0}.{cents[1] if cents else 0}")
     except ValueError:  # digits of a script that float does not read
         return None
-    return math.log10(max(number, _SMALLEST))
+    return _size(number)
+
+
+def _size(number: float) -> float:
+    """The decimal logarithm of the number and 1. So 0, 1 and 2 are near each other, as 1000 and 1001 are: a counter
+    that begins, or a stock that is empty, has not become a thousand times as large or small."""
+    return min(math.log10(1 + abs(number)), _LARGEST)
+
+
+def number_of(size: float) -> float:
+    return max(0.0, 10 ** min(size, 2 * _LARGEST) - 1)

@@ -15,8 +15,8 @@ page's visits are about proportional to 1/sqrt(price): its *demand*, f * sqrt(pr
 plan of a host keeps the sum of the demands, and the price is (sum of demands / visits a second)**2. What this misses is
 made up for by the *credit*: visits that the budget allowed, less those that were made.
 
-**Without a budget** a page is visited when it has changed with a chance of a half. If the host cannot be asked as often
-as that, so that most visits come late, the visits that it does give are shared by price.
+**Without a budget** a page is visited when it has changed with a chance of one in five. If the host cannot be asked as
+often as that, so that most visits come late, the visits that it does give are shared by price.
 
 **The plan** (`RevisitPlan`) is a part of the host's state. It is updated with every visit by compare-and-set. A page
 takes out what it put in at its visit before, which is noted in the page's own bytes. If an update is lost, or a job
@@ -56,7 +56,8 @@ from shoal.policy.change_rate import (
 DAY = 86_400.0
 _MONTH = 30 * DAY
 
-_LIKELY = 0.5  # without a budget, a page is visited when it has changed with this chance
+_LIKELY = 0.2  # without a budget, a page is visited when it has changed with this chance
+_USUALLY = 0.5  # … and with this chance it has changed within the time that it usually takes
 _HOPELESS = 4.0  # a page that waits so much longer than it takes to change changes too often for the budget
 _PATIENCE = (
     8.0  # … and waits so many times as long as the average page, no longer: it may have changed its habits
@@ -305,21 +306,21 @@ def wait(pace: Pace, rate: bytes, plan: RevisitPlan, *, budget: float = 0.0, jit
 
 
 def _wait(likely: Chances, pace: Pace, plan: RevisitPlan, budget: float, jitter: float) -> float:
-    soon = wait_until_likely(likely, _LIKELY)
     if budget > 0.0:
-        return pace.held(_affordable(likely, soon, plan, budget, jitter))
+        return pace.held(_affordable(likely, plan, budget, jitter))
+    soon = wait_until_likely(likely, _LIKELY)
     late = 1.0 - on_time if (on_time := plan.on_time) is not None else 0.0
     if late < _ON_TIME or plan.visits < 1.0:
         return pace.held(soon)
     # The host gives fewer visits than its pages ask for.
-    shared = _affordable(likely, soon, plan, plan.visits_a_day, jitter)
+    shared = _affordable(likely, plan, plan.visits_a_day, jitter)
     return pace.held(max(soon, soon ** (1 - late) * shared**late))
 
 
-def _affordable(likely: Chances, soon: float, plan: RevisitPlan, budget: float, jitter: float) -> float:
+def _affordable(likely: Chances, plan: RevisitPlan, budget: float, jitter: float) -> float:
     price = _price(plan, budget)
     seconds = wait_worth(likely, price)
-    if seconds <= _HOPELESS * soon:
+    if seconds <= _HOPELESS * wait_until_likely(likely, _USUALLY):
         return seconds
     pages = max(1.0, plan.pages)
     # Where there are few pages, there is little else to spend the budget on.

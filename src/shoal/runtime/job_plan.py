@@ -11,7 +11,6 @@ from msgspec import Struct
 from shoal.errors import SettingsError, SpiderError, UsageError
 from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
-from shoal.fetch.webhook_sending import read_receivers
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
 from shoal.humanize import read_span
@@ -98,7 +97,10 @@ def check_parts(plan: JobPlan) -> None:
     if plan.fed_by == "crawl":  # the workers of a fleet have proxies and webhooks of their own
         pools = [handler.pool for handler in plan.spider.handlers.values() if handler.pool]
         find_pools(plan.settings, pools, os.environ)
-        read_receivers(plan.settings, os.environ)
+        if plan.settings.webhook:
+            from shoal.fetch.webhook_sending import read_receivers  # with it comes the HTTP client
+
+            read_receivers(plan.settings, os.environ)
     lanes = plan.settings.lane_weights
     for name, table in plan.settings.host.items():
         if table.lane is not None and table.lane not in lanes:

@@ -118,7 +118,10 @@ def _quality(view: View) -> list[tuple[str, Text]]:
             text.append(f"{humanize.printable(sentence)}\n", "bold yellow")
         if len(found.alarms) > _ALARMS:
             text.append(f"{humanize.count(len(found.alarms) - _ALARMS)} more\n", "yellow")
-        text.append(command("quality"), "cyan")
+        if view.freshness is not None and view.freshness.held:
+            held = humanize.plural(view.freshness.held, "page")
+            text.append(f"{held} held back: the rows from before stay\n", "yellow")
+        text.append(f"{command('quality')}, {command('quality accept HOST')}: it is right as it is", "cyan")
         facts.append(("quality", text))
     if found.empty:
         more = f"; {len(found.empty) - _ALARMS} more" if len(found.empty) > _ALARMS else ""

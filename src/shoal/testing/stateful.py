@@ -40,6 +40,11 @@ FAILED = Failure("timeout")
 urls = st.builds(lambda host, n: f"http://{host}/{n}", st.sampled_from(HOSTS), st.integers(0, 11))
 
 
+def _id(task: Task) -> int:
+    """The first id of the task: with each visit it may get another."""
+    return task.record.first if task.record is not None else task.id
+
+
 def _task(url: str) -> Task:
     return make_task(url, lane=LANES[int(url[-1]) % 2])
 
@@ -54,7 +59,7 @@ class FrontierMachine(RuleBasedStateMachine):
         self.frontier = type(self).make(self.clock)
         self.journal = ListJournal()
         self.seen: set[str] = set()  # every URL ever admitted or redirected to
-        self.where: dict[int, str] = {}  # task id -> waiting, revisit, leased, done, dead, merged
+        self.where: dict[int, str] = {}  # task's first id -> waiting, revisit, leased, done, dead, merged
         self.records: dict[int, PageRecord] = {}  # task id -> what is remembered of its page
         self.due: dict[int, float] = {}  # task id -> when its next visit is due
         self.merged: dict[str, str] = {}  # URL -> the URL of the page that it redirected to
@@ -106,12 +111,12 @@ class FrontierMachine(RuleBasedStateMachine):
         got = self.do(self.frontier.claim(claim))
         assert len(got.leases) <= limit
         for lease in got.leases:
-            busy = {held.task.id for held in self.held.values()}
-            assert lease.task.id not in busy, "a second live lease for the same task"
+            busy = {_id(held.task) for held in self.held.values()}
+            assert _id(lease.task) not in busy, "a second live lease for the same task"
             assert lease.token not in self.held
             assert 1 <= lease.task.attempt <= MAX_ATTEMPTS
             self._check_visit(lease.task)
-            self.where[lease.task.id] = "leased"
+            self.where[_id(lease.task)] = "leased"
             self.held[lease.token] = lease
             self.deadlines[lease.token] = self.clock.monotonic() + LEASE
             self.claimed[lease.token] = self.clock.monotonic()
@@ -178,8 +183,9 @@ class FrontierMachine(RuleBasedStateMachine):
     def finish_a_visit(self, data: st.DataObject, after: float, found: list[str]) -> None:
         """The page is visited again."""
         lease = self._pick(data)
-        id, row = lease.task.id, Row(f"{lease.task.url}\n".encode())
-        record = PageRecord(visits=self.records.get(id, PageRecord()).visits + 1, rate=bytes([id % 256]))
+        id, row = _id(lease.task), Row(f"{lease.task.url}\n".encode())
+        visits = self.records.get(id, PageRecord()).visits + 1
+        record = PageRecord(visits=visits, rate=bytes([id % 256]), first=id)
         tasks = tuple(_task(url) for url in found)
         settlement = Settlement(lease, Revisit(after, record), tasks, (row,))
         settled = self.do(self.frontier.settle([settlement], self.journal))
@@ -271,7 +277,7 @@ class FrontierMachine(RuleBasedStateMachine):
             for lease in got.leases:
                 self.hits[lease.task.host].append(self.clock.monotonic())
                 self._check_visit(lease.task)
-                self.where[lease.task.id] = "done"
+                self.where[_id(lease.task)] = "done"
             self._domain_hit([lease for lease in got.leases if lease.task.host in SHARING], ended=True)
             self.do(self.frontier.settle([Settlement(lease, Done()) for lease in got.leases]))
             self.lost += got.leases
@@ -378,16 +384,17 @@ class FrontierMachine(RuleBasedStateMachine):
         return next(iter(self.held.values()))
 
     def _check_visit(self, task: Task) -> None:
-        assert task.record == self.records.get(task.id)
-        if self.where.get(task.id) == "revisit":
+        id = _id(task)
+        assert task.record == self.records.get(id)
+        if self.where.get(id) == "revisit":
             assert task.attempt == 1
-            assert self.clock.monotonic() >= self.due[task.id] - 1e-4, "visited before its time"
+            assert self.clock.monotonic() >= self.due[id] - 1e-4, "visited before its time"
 
     def _settle(self, lease: Lease, verdict: Verdict) -> None:
         assert list(self.do(self.frontier.settle([Settlement(lease, verdict)])).accepted) == [True]
 
     def _end(self, lease: Lease, place: str) -> None:
-        self.where[lease.task.id] = place
+        self.where[_id(lease.task)] = place
         self.lost.append(self.held.pop(lease.token))
         del self.deadlines[lease.token]
 

@@ -262,8 +262,12 @@ class MemoryQueue:
     def _promote(self, now: float) -> None:
         while self._delayed and self._delayed[0][0] <= now:
             task = heapq.heappop(self._delayed)[2]
-            self._jobs[task.job].waiting.discard(task.id)
-            self._enqueue(self._jobs[task.job], task)
+            job = self._jobs[task.job]
+            if task.id in job.waiting:
+                job.waiting.remove(task.id)
+                self._last_id += 1
+                task = replace(task, id=self._last_id)  # behind the pages that were there before
+            self._enqueue(job, task)
 
     async def settle(
         self, batch: Sequence[Settlement], journal: Journal | None = None, *, epoch: str | None = None

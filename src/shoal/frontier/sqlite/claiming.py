@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -211,15 +211,23 @@ def hold_back(session: Session, hosts: Iterable[str], seconds: float) -> None:
 
 
 def promote(session: Session, now: float) -> None:
-    """Puts due retries and revisits back into their queues, at the place of their rank and age."""
+    """Puts due retries and revisits back into their queues: a retry at the place of its rank and age, a revisit with a
+    new id behind what is already there, so that pages which are always due leave room for new ones."""
     rows = session.all(
         "SELECT queue, rank, id, attempt, body, due, revisit FROM delayed WHERE due <= ? ORDER BY due, id LIMIT 1000",
         (now,),
     )
+    numbers = _new_ids(session, sum(row[-1] for row in rows))
     for queue_id, rank, id, attempt, body, due, revisit in rows:
         session.db.execute("DELETE FROM delayed WHERE due = ? AND id = ?", (due, id))
-        put_back(session, [(queue_id, rank, id, attempt, body)])
+        number = next(numbers) if revisit else id
+        put_back(session, [(queue_id, rank, number, attempt, body)])
         session.count(session.queue_info(queue_id).job_id, delayed=-1, waiting=-revisit)
+
+
+def _new_ids(session: Session, count: int) -> Iterator[int]:
+    first = session.serials(count) if count else 0
+    return iter(range(first, first + count))
 
 
 def next_due(session: Session, open_lanes: Iterable[tuple[int, str]], now: float) -> float:

@@ -293,7 +293,8 @@ def _entry(row: Row, task: Task, job: str, place: int) -> Entry:
 
 def _page(task: Task, job: str, table: str) -> str:
     """The key of a page, the same in every run. Requests without deduplication are distinguished by their task."""
-    request = f"task {task.id}" if task.fingerprint is None else str(task.fingerprint)
+    first = task.record.first if task.record is not None else 0
+    request = f"task {first or task.id}" if task.fingerprint is None else str(task.fingerprint)
     return blake2b("\n".join((job, table, request)).encode(), digest_size=10).hexdigest()
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec.structs import replace
 
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter
 from shoal.model import Dead, Done, Moved, Retry, Revisit
 from shoal.model.page_record import KeptRow, PageRecord
-from shoal.testing.conformance.tools import FAILED, claim, counted, make_task, settle, spec, start_job
+from shoal.testing.conformance.tools import FAILED, OPEN, claim, counted, make_task, settle, spec, start_job
 from shoal.testing.manual_clock import ManualClock
 
 _RECORD = PageRecord(
@@ -21,6 +23,7 @@ _RECORD = PageRecord(
     rows=(KeptRow("product", "7", b"digest", b"\x00data"),),
     rate=b"\xff\x00",
 )
+_ONE = replace(OPEN, cap=1)
 
 
 class Revisiting:
@@ -44,7 +47,7 @@ class Revisiting:
         clock.advance(40.01)
         [again] = (await claim(frontier)).leases
         assert (again.task.attempt, again.task.history) == (1, ())
-        assert (again.task.id, again.task.record) == (lease.task.id, _RECORD)
+        assert (again.task.url, again.task.record) == (lease.task.url, _RECORD)
         counters = (await counted(frontier)).counters
         assert (counters.waiting, counters.delayed, counters.leased) == (0, 0, 1)
 
@@ -126,9 +129,54 @@ class Revisiting:
         [again] = (await claim(frontier)).leases
         await settle(frontier, again, Moved(make_task("http://a.test/latest", record=begins)))
         [lease] = (await claim(frontier)).leases
-        assert (lease.task.url, lease.task.id) == ("http://a.test/latest", latest.task.id)
+        assert (lease.task.url, lease.task.id) == ("http://a.test/latest", again.task.id)
         counters = (await counted(frontier)).counters
         assert (counters.merged, counters.leased, counters.done) == (0, 1, 1)
+
+    async def test_pages_that_are_always_due_and_new_pages_both_have_their_turns(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        """With room for one request at a time, and more revisits than it has room for."""
+        await start_job(
+            frontier, [make_task(f"http://a.test/old{number}") for number in range(3)], valve=_ONE
+        )
+        visits: Counter[str] = Counter()
+        for turn in range(24):
+            await frontier.add("job", [make_task(f"http://a.test/new{turn}")] if turn % 3 == 0 else [])
+            [lease] = (await claim(frontier)).leases
+            url = lease.task.url
+            visits[url] += 1
+            await settle(frontier, lease, Revisit(0.5, _RECORD) if "old" in url else Done())
+            clock.advance(1)
+        new = [url for url in visits if "new" in url]
+        assert len(new) >= 6, "of 8: they wait for those that came before them, and no longer"
+        assert min(visits[f"http://a.test/old{number}"] for number in range(3)) >= 4
+        assert max(visits[url] for url in new) == 1
+
+    async def test_a_page_that_has_not_been_visited_yet_goes_before_a_revisit_that_is_due_later(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await start_job(
+            frontier, [make_task(f"http://a.test/{name}") for name in ("again", "new")], valve=_ONE
+        )
+        [lease] = (await claim(frontier)).leases
+        await settle(frontier, lease, Revisit(5.0, _RECORD))
+        clock.advance(10)
+        [lease] = (await claim(frontier)).leases
+        assert lease.task.url == "http://a.test/new", "the new page waits longer"
+
+    async def test_a_request_without_a_fingerprint_is_known_by_its_first_id(
+        self, frontier: Frontier, clock: ManualClock
+    ) -> None:
+        await start_job(frontier, [make_task("http://a.test/", fingerprint=None)])
+        [first] = (await claim(frontier)).leases
+        lease = first
+        for _ in range(2):
+            await settle(frontier, lease, Revisit(5.0, lease.task.record or _RECORD))
+            clock.advance(10)
+            [lease] = (await claim(frontier)).leases
+            assert lease.task.record is not None
+            assert lease.task.record.first == first.task.id
 
     async def test_a_dropped_job_leaves_no_page_that_waits(
         self, frontier: Frontier, clock: ManualClock

@@ -10,8 +10,10 @@
     gap          claims on a host are an interval apart, and none comes while it is blocked
     domain       the same cap, places and gap for all hosts of a domain together, once there are two
     one probe    a host whose breaker is open gets one request at a time, and none before its time
-    visits       a page is not visited again before its time, and with what was remembered of its last visit
+    visits       a page is visited again if that was planned, not before its time, and with what was remembered; all
+                 pages that are followed wait for a visit, or are in the middle of one
     links        what a settled page links to is admitted
+    feed         of a page that changes, each version that was found is told once, and so is the change to it
     rows         the journal holds the rows of accepted settlements, each once and in order
     permission   a lease is good for one request
     server       a host's server has no more requests under way than its cap, those of lost workers among them
@@ -40,12 +42,12 @@ from shoal.frontier.memory.state import copied
 from shoal.frontier.values import Added, Claim, Claimed, Counters, HostRecord, Settled
 from shoal.hosts.host_state import state_of
 from shoal.model import Dead, Done, Lease, Moved, Retry, Revisit, Settlement, Task
-from shoal.model.page_record import PageRecord
 from shoal.policy.breaker import BreakerState
 from shoal.policy.compose import HostPolicies, domain_limit
 from shoal.policy.concurrency import most_at_once
 from shoal.settings import Settings
 from shoal.testing.simulation.generated_web import Host, Web, forbids
+from shoal.testing.simulation.planned_visits import PlannedVisits, faults_of_feed
 
 _CLOSE = 1e-4  # seconds; epoch times have no finer grain in the sums of them
 
@@ -67,14 +69,7 @@ class Held(Struct, frozen=True):
     lease: Lease
     worker: str
     deadline: float
-
-
-class NextVisit(Struct, frozen=True):
-    """Of a page that is visited again."""
-
-    due: float
-    record: PageRecord
-    page: int | None = None  # its fingerprint
+    since: float
 
 
 class Claims(Struct):
@@ -83,7 +78,6 @@ class Claims(Struct):
     interval: float = 0.0
     burst: int = 1
     times: list[float] = msgspec.field(default_factory=list)
-    last: float = 0.0
 
 
 class Checker:
@@ -103,11 +97,11 @@ class Checker:
         self._claims: defaultdict[str, Claims] = defaultdict(Claims)
         self._domain_limit = domain_limit(settings)
         self._domain_hosts: defaultdict[str, set[str]] = defaultdict(set)
-        self._domain_claimed: dict[str, float] = {}  # when, last
+        self._domain_claims: defaultdict[str, list[float]] = defaultdict(list)
         self._permits: Counter[tuple[str, str]] = Counter()
         self._robots_answered: set[str] = set()
         self._counts: Counter[str] = Counter()
-        self._visits: dict[int, NextVisit] = {}  # by the task's id
+        self._visits = PlannedVisits()
         self.rows: list[bytes] = []
         self._pages_hit: set[str] = set()
         self.hits: Counter[str] = Counter()  # "page", "robots"
@@ -160,20 +154,20 @@ class Checker:
             self.expect(1 <= task.attempt <= most, "counters", f"attempt {task.attempt} of {task.url}")
             self._tokens.add(lease.token)
             self._visited(task, now)
-            self._held[lease.token] = Held(lease, claim.worker, now + claim.lease_seconds)
+            self._held[lease.token] = Held(lease, claim.worker, now + claim.lease_seconds, now)
             self._permits[claim.worker, task.host] += 1
 
     def _visited(self, task: Task, now: float) -> None:
-        if (visit := self._visits.get(task.id)) is not None:
-            early = visit.due - now
-            self.expect(early <= _CLOSE, "visits", f"{task.url} is visited {early:.3f} s before its time")
-            self.expect(task.record == visit.record, "visits", f"{task.url} has not the record of its visit")
+        if task.record is None or not task.record.visits:
+            return
+        visit = self._visits.begin(task)
+        early = visit.due - now if visit is not None else 0.0
+        self.expect(visit is not None, "visits", f"{task.url} is visited again, though nobody planned it so")
+        self.expect(early <= _CLOSE, "visits", f"{task.url} is visited {early:.3f} s before its time")
 
     def hastened(self, pages: Collection[int], now: float) -> None:
         """Somebody says that these pages have changed, so they may be visited at once."""
-        for id, visit in self._visits.items():
-            if visit.page in pages:
-                self._visits[id] = replace(visit, due=min(visit.due, now))
+        self._visits.hasten(pages, now)
 
     def valve_held(self, record: HostRecord, leases: Sequence[Lease], now: float) -> None:
         """Told after a claim that took leases on a host. A claim moves in_flight and next_at alone, so the other
@@ -199,7 +193,7 @@ class Checker:
     def _space(self, record: HostRecord, count: int, now: float) -> None:
         valve, claims = record.valve, self._claims[record.name]
         if (claims.interval, claims.burst) != (valve.interval, valve.burst):
-            carried = [claims.last] if claims.times and valve.burst == 1 else []
+            carried = claims.times[-1:] if valve.burst == 1 else []
             self._claims[record.name] = claims = Claims(valve.interval, valve.burst, carried)
         for _ in range(count):
             if valve.interval and len(claims.times) >= valve.burst:
@@ -207,7 +201,6 @@ class Checker:
                 detail = f"{record.name} was claimed {gap:.4f} s after the request {valve.burst} before"
                 self.expect(gap >= valve.interval - _CLOSE, "gap", f"{detail}; interval {valve.interval:g}")
             claims.times.append(now)
-            claims.last = now
 
     def _domain_held(self, record: HostRecord, count: int, now: float) -> None:
         domain, limit = registrable_domain(record.name), self._domain_limit
@@ -217,10 +210,10 @@ class Checker:
         full = f"{domain} has {live} live leases, its cap is {limit.cap}"
         self.expect(not limit.cap or live <= limit.cap, "domain", full)
         for _ in range(count if record.valve.interval and limit.interval else 0):
-            gap = now - self._domain_claimed.get(domain, 0.0)
+            gap = now - (self._domain_claims[domain] or [0.0])[-1]
             near = f"{record.name} was claimed {gap:.4f} s after another host of {domain}"
             self.expect(gap >= limit.interval - _CLOSE, "domain", f"{near}; interval {limit.interval:g}")
-            self._domain_claimed[domain] = now
+            self._domain_claims[domain].append(now)
 
     def _breaker(self, record: HostRecord) -> BreakerState:
         key = (record.name, record.version)
@@ -229,6 +222,14 @@ class Checker:
             assert isinstance(state, BreakerState)
             self._breakers[key] = state
         return self._breakers[key]
+
+    def _refund(self, held: Held) -> None:
+        """It was no request after all, so the next one may have its turn."""
+        host = held.lease.task.host
+        self._permits[held.worker, host] -= 1
+        for times in (self._claims[host].times, self._domain_claims[registrable_domain(host)]):
+            if held.since in times:
+                times.remove(held.since)
 
     def _live_on(self, *hosts: str) -> int:
         return sum(held.lease.task.host in hosts for held in self._held.values())
@@ -259,13 +260,16 @@ class Checker:
         for place, (settlement, accepted) in enumerate(zip(batch, settled.accepted, strict=True)):
             if place in settled.outdated:
                 continue
-            alive = self._held.pop(settlement.lease.token, None) is not None
+            held = self._held.pop(settlement.lease.token, None)
+            alive = held is not None
             said = "accepted" if accepted else "refused"
             lease = "alive" if alive else "gone"
             url = settlement.lease.task.url
             self.expect(accepted == alive, "stale", f"{url} was {said}, and its lease is {lease}")
             self.stale += not alive
-            if alive:
+            if held is not None:
+                if settlement.unsent:
+                    self._refund(held)
                 new += self._conclude(settlement, now)
         self.expect(
             settled.found.new == new, "links", f"{settled.found.new} found tasks were admitted, not {new}"
@@ -281,10 +285,12 @@ class Checker:
         match settlement.verdict:
             case Done():
                 self._counts["done"] += 1
+                self._visits.end(task)
                 self.rows += [row.data for row in settlement.rows]
             case Revisit(after, record):
-                self._visits[task.id] = NextVisit(now + after, record, task.fingerprint)
-                self.rows += [row.data for row in settlement.rows]
+                self._visits.end(task)
+                self._visits.plan(task, now + after, record)
+                self.rows += [row.data for row in (*settlement.rows, *settlement.archived)]
             case Moved(to) as moved:
                 self._counts["merged"] += to.url in self._known and not moved.returns_to(task)
                 self._meet([to.url])
@@ -316,13 +322,16 @@ class Checker:
 
     # -- at any time
 
-    def counted(self, counters: Counters) -> None:
+    def counted(self, counters: Counters, now: float) -> None:
         c = counters
         total = c.pending + c.delayed + c.leased + c.done + c.dead + c.merged
         self.expect(c.admitted == total, "counters", f"admitted {c.admitted}, in all places {total}")
         counted = self._counts
         ours = (counted["admitted"], len(self._held), counted["done"], counted["dead"], counted["merged"])
         theirs = (c.admitted, c.leased, c.done, c.dead, c.merged)
+        least, most = self._visits.later_than(now), self._visits.planned
+        said = f"{c.waiting} pages wait, and {most} visits are planned, {least} for later"
+        self.expect(least <= c.waiting <= most, "visits", said)
         said = f"admitted, leased, done, dead, merged are {theirs}, and should be {ours}"
         self.expect(theirs == ours, "counters", said)
 
@@ -369,15 +378,28 @@ class Checker:
 
     # -- at the end
 
+    def follows_all(self) -> bool:
+        """Whether every page that can be had was visited, and is visited again."""
+        return self._web.obtainable(robots=self._settings.robots) <= self._visits.pages()
+
+    def owes_visits(self, now: float) -> bool:
+        """Whether visits that were due by then have not begun."""
+        return self._visits.planned > self._visits.later_than(now)
+
     def ended(self, rows: Sequence[bytes], *, everything_fails: bool, workers: int) -> None:
         self.expect(
             not self.has_file or list(rows) == self.rows,
             "rows",
             "the journal is not what settled pages yielded",
         )
-        got = Counter(msgspec.json.decode(row)["url"] for row in rows)
-        doubled = [url for url, count in got.items() if count > 1]
-        self.expect(not doubled, "rows", f"more than one row for {', '.join(doubled)}")
+        items = map(msgspec.json.decode, rows)
+        got = Counter(item["url"] for item in items if "url" in item)  # the others tell of changes
+        if self._web.changes:
+            faults = list(faults_of_feed(rows))
+            self.expect(not faults, "feed", "; ".join(faults[:3]))
+        else:
+            doubled = [url for url, count in got.items() if count > 1]
+            self.expect(not doubled, "rows", f"more than one row for {', '.join(doubled)}")
         wanted = self._web.obtainable(robots=self._settings.robots)
         missing, extra = sorted(wanted - got.keys()), sorted(got.keys() - wanted)
         self.expect(not missing, "obtainable", f"not obtained: {', '.join(missing)}")

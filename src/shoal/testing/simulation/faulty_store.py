@@ -193,7 +193,7 @@ class CheckedFrontier:
     async def _after(self, hosts: Sequence[str] | dict[str, list[Lease]], *, news: bool = True) -> None:
         job = await self.home.job(self._job)
         assert job is not None
-        self._checker.counted(job.counters)
+        self._checker.counted(job.counters, await self.home.now())
         for host in dict.fromkeys(hosts):
             if (record := await self.home.host(host)) is not None:  # it may be forgotten
                 self._checker.places(record)

@@ -55,6 +55,8 @@ class Host(Struct):
     down_until: float = 0.0
     robots_from: float = 0.0  # late: when robots.txt can be had
     failures: int = 0  # in a row, by chance
+    version_lasts: float = 0.0  # seconds until its pages change; 0: they never do
+    tagged: bool = False  # whether it names the versions of its pages
     links: dict[str, list[str]] = field(default_factory=dict)  # path -> absolute URLs
 
     def url(self, path: str) -> str:
@@ -62,7 +64,8 @@ class Host(Struct):
 
     # -- answering
 
-    def answer(self, path: str, now: float) -> Answer:
+    def answer(self, path: str, now: float, known: str = "") -> Answer:
+        """`known`: the version that whoever asks has already."""
         delay = self.latency * self.chance.uniform(0.7, 1.5)
         if self.kind == "hanging":
             return Answer(_FOR_EVER)
@@ -70,7 +73,7 @@ class Host(Struct):
             return Answer(0.01, failure="connect")
         if path == "/robots.txt":
             return self._robots(delay, now)
-        return self._trouble(delay, now) or self._page(path, delay)
+        return self._trouble(delay, now) or self._page(path, delay, now, known)
 
     def _is_down(self, now: float) -> bool:
         if self.kind == "dying" and self.lives >= 0:
@@ -114,13 +117,20 @@ class Host(Struct):
             self.failures = 0
         return self.failures > 0
 
-    def _page(self, path: str, delay: float) -> Answer:
+    def _page(self, path: str, delay: float, now: float, known: str) -> Answer:
         if target := redirect_of(path):
             return Answer(delay, 302, {"Location": target})
         if path not in self.links:
             return Answer(delay, 404)
         anchors = "".join(f'<a href="{url}">x</a>' for url in self.links[path])
-        return Answer(delay, 200, {"Content-Type": "text/html"}, f"<p>{path}</p>{anchors}".encode())
+        headers, text = {"Content-Type": "text/html"}, f"<p>{path}</p>{anchors}"
+        if self.version_lasts:
+            version = int(now / self.version_lasts)
+            text += f"<b>{version}</b>"
+            headers |= {"ETag": f'"{version}"'} if self.tagged else {}
+            if known and known == headers.get("ETag"):
+                return Answer(delay, 304, headers)
+        return Answer(delay, 200, headers, text.encode())
 
 
 def redirect_of(path: str) -> str | None:
@@ -137,10 +147,18 @@ def redirect_of(path: str) -> str | None:
 
 class Web:
     def __init__(
-        self, seed: int, *, failing: bool = False, hanging: bool = True, broken: bool = True
+        self,
+        seed: int,
+        *,
+        failing: bool = False,
+        hanging: bool = True,
+        broken: bool = True,
+        changes: bool = False,
     ) -> None:
         """`failing`: every page of every host is answered 503. Not `hanging`: no host keeps silent; not `broken`: every
-        host has a robots.txt, or none. Without these two a world is through in a quarter of the time."""
+        host has a robots.txt, or none. Without these two a world is through in a quarter of the time. `changes`: pages
+        have versions."""
+        self.changes = changes
         rng = random.Random(f"web {seed}")
         count = 5 + int(36 * rng.random() ** 5)
         most = max(2, 60 // count)
@@ -153,6 +171,9 @@ class Web:
                 host.kind = "fast"
             if not broken and host.robots == "broken":
                 host.robots = "missing"
+            if changes:
+                own = random.Random(f"changes {seed} {number}")
+                host.version_lasts, host.tagged = own.choice((4.0, 15.0, 40.0, 1e6)), own.random() < 0.5
             self.hosts[host.name] = host
         names = list(self.hosts)
         self.starts = [self.hosts[name].url("/p/0") for name in names[: rng.randint(2, count)]]

@@ -95,7 +95,9 @@ class SimulatedTransport:
     async def _exchange(self, request: FetchRequest, host: Host, path: str) -> Outcome:
         started = self._process.loop.time()
         limit = request.total_timeout or self._settings.total_timeout
-        answer = self._disturbed(host, host.answer(path, started))
+        answer = self._disturbed(
+            host, host.answer(path, started, (request.headers or {}).get("If-None-Match", ""))
+        )
         with self._servers.working(host, self._process, answer.delay):
             await self._process.elapse(min(answer.delay, limit))
             if answer.failure == "death":

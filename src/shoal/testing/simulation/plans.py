@@ -36,6 +36,13 @@ _SWIFT = Settings(
 )
 
 
+_STANDING = 17  # in every so many worlds, pages change and are visited again
+
+
+def is_standing(seed: int) -> bool:
+    return seed % _STANDING == 9
+
+
 def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> JobPlan:
     rng = random.Random(f"plan {seed}")
     changes: dict[str, object] = {
@@ -59,7 +66,11 @@ def plan_of(seed: int, web: Web, *, failing: bool, fleet: bool = False) -> JobPl
     settings = Settings(**{name: getattr(_SWIFT, name) for name in Settings.__struct_fields__} | changes)
     inner = not failing and random.Random(f"inner {seed}").random() < 0.4
     spider = _spider(
-        web, slow_start=rng.random() < 0.5, keyed=fleet and rng.random() < 0.5, inner="37" if inner else ""
+        web,
+        slow_start=rng.random() < 0.5,
+        keyed=web.changes or (fleet and rng.random() < 0.5),
+        inner="37" if inner and not web.changes else "",
+        revisit=domain.choice(("8s", "15s", "auto 5s-30s")) if web.changes else "",
     )
     return JobPlan(spider, settings, JOB, fed_by="coordinator" if fleet else "crawl")
 
@@ -69,8 +80,9 @@ def _per_host(seed: int, number: int) -> int | str:
     return "auto" if random.Random(f"auto {seed}").random() < 1 / 3 else number
 
 
-def _spider(web: Web, *, slow_start: bool, keyed: bool, inner: str) -> Spider:
-    """`inner`: the last digits of pages that are fetched once more, inside their handler."""
+def _spider(web: Web, *, slow_start: bool, keyed: bool, inner: str, revisit: str) -> Spider:
+    """`inner`: the last digits of pages that are fetched once more, inside their handler. `revisit`: when pages are
+    visited again."""
 
     async def starts() -> AsyncIterator[str]:
         for url in web.starts:
@@ -80,11 +92,11 @@ def _spider(web: Web, *, slow_start: bool, keyed: bool, inner: str) -> Spider:
     spider = Spider("simulated", start=starts if slow_start else web.starts)
     key = "url" if keyed else None
 
-    @spider.handler(key=key, item="page")
+    @spider.handler(key=key, item="page", revisit=revisit)
     def plain(page: Page) -> Iterator[object]:
         yield from _yielded(page)
 
-    @spider.handler(lane="discovery", key=key, item="page")
+    @spider.handler(lane="discovery", key=key, item="page", revisit=revisit)
     async def waiting(page: Page) -> AsyncIterator[object]:
         await asyncio.sleep(0.02)
         if page.url.endswith(tuple(inner)):
@@ -96,10 +108,11 @@ def _spider(web: Web, *, slow_start: bool, keyed: bool, inner: str) -> Spider:
     return spider
 
 
-def _yielded(page: Page) -> Iterator[dict[str, str] | Request]:
+def _yielded(page: Page) -> Iterator[dict[str, object] | Request]:
     if "/boom/" in page.url:
         raise ValueError("this page is too much for its handler")
-    yield {"url": page.url}
+    version = page.css("b")
+    yield {"url": page.url, "version": int(version[0].text())} if version else {"url": page.url}
     for link in page.css("a"):
         url = link.attributes["href"] or ""
         yield page.follow(url, "waiting" if url[-1] in "13579" else "plain")

@@ -25,6 +25,7 @@ from shoal.runtime.worker import backlog_of, meanwhile
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.sink import Sink
+from shoal.sink.outputs import Wanted
 from shoal.spider.spider import Spider
 from shoal.testing.conformance.tools import JournalSink
 from shoal.testing.simulation.virtual import Process
@@ -91,6 +92,7 @@ class CrawlWorker(_Worker):
             clock=process.clock,
             rng=process.rng,
             transport=transport,
+            wanted=Wanted(changes=True),
         )
         super().__init__(plan, process, frontier, OneJob(frontier, self._job, plan.settings), traffic)
 
@@ -140,6 +142,7 @@ class _SimulatedJobs(ServedJobs):
             clock=self._process.clock,
             rng=self._process.rng,
             transport=self._web,
+            wanted=Wanted(changes=True),
         )
 
 

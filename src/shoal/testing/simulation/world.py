@@ -37,13 +37,14 @@ from shoal.testing.simulation.faulty_store import (
 )
 from shoal.testing.simulation.generated_web import Web
 from shoal.testing.simulation.network import Servers, SimulatedTransport
-from shoal.testing.simulation.plans import JOB, plan_of
+from shoal.testing.simulation.plans import JOB, is_standing, plan_of
 from shoal.testing.simulation.virtual import Process, SimulatedClock, Story, VirtualLoop
 from shoal.testing.simulation.workers import CrawlWorker, FleetWorker, make_feeder
 
 _LONGEST = 3600.0  # virtual seconds; a world that has not ended by then never will
 _FAILING = 10  # in every tenth world, all pages fail
 _PATIENT = 5  # in every fifth, some hosts or their robots.txt never answer; giving them up takes long
+_STANDING = 90.0  # virtual seconds that a crawl runs at least that does not end by itself
 _SLACK = 2.0  # seconds beyond its grace in which a worker must have stopped: the store may be slow
 
 Home = Callable[[Clock], Frontier]
@@ -102,6 +103,8 @@ class World:
         self._mood = CALM if failing else self._mood_of(seed)
         self._faults = Faults(seed, self._mood, loop.time)
         self._story = Story(loop.time, aloud)
+        self._standing = is_standing(seed) and not failing
+        self._closing = False
         self._web = self._make_web(seed)
         self._plan = plan_of(seed, self._web, failing=failing, fleet=self._fleet)
         self._checker = Checker(self._web, self._plan.settings, self._fail)
@@ -123,7 +126,7 @@ class World:
 
     def _make_web(self, seed: int) -> Web:
         patient = seed % _PATIENT == 0
-        return Web(seed, failing=self._failing, hanging=patient, broken=patient)
+        return Web(seed, failing=self._failing, hanging=patient, broken=patient, changes=self._standing)
 
     # -- from beginning to end
 
@@ -147,12 +150,29 @@ class World:
             task.cancel()
 
     def _lives(self) -> Iterable[Coroutine[None, None, None]]:
-        return [self._keep_running("feeder", 0), *(self._keep_running("w", n) for n in range(self._workers))]
+        workers = [self._keep_running("w", n) for n in range(self._workers)]
+        return [self._keep_running("feeder", 0), *workers, *([self._close()] if self._standing else [])]
+
+    async def _close(self) -> None:
+        """Ends a crawl that does not end by itself: after a while in which every page was visited again."""
+        await asyncio.sleep(_STANDING)
+        while not self._faults.calm or not self._checker.follows_all():  # noqa: ASYNC110
+            await asyncio.sleep(1.0)
+        self._store.past.end()
+        now = await self._home.now()
+        while self._checker.owes_visits(now):  # noqa: ASYNC110
+            await asyncio.sleep(1.0)
+        self._stop_all()
+
+    def _stop_all(self) -> None:
+        self._closing = True
+        for process in list(self._store.processes):
+            self._stop(process)
 
     async def _look_back(self) -> None:
         job = await self._home.job(JOB)
         assert job is not None
-        self._checker.counted(job.counters)
+        self._checker.counted(job.counters, await self._home.now())
         async for record in self._home.hosts():
             self._checker.places(record)
         self._journal.cut(await self._home.journal_length(JOB, self._journal.key) or 0)
@@ -231,6 +251,8 @@ class World:
         )
         worker = CrawlWorker(self._plan, process, frontier, transport, self._journal)
         self._engines[process.name] = worker.engine
+        if self._closing:
+            self._stop(process)
         await worker.run()
 
     async def _ended_well(self, process: Process) -> None:
@@ -247,7 +269,7 @@ class World:
     async def _is_through(self, role: str) -> bool:
         job = await self._home.job(JOB)
         assert job is not None
-        return job.fed_all if role == "feeder" else job.exhausted
+        return self._closing or (job.fed_all if role == "feeder" else job.exhausted)
 
     # -- what happens at any time
 
@@ -302,9 +324,8 @@ class FleetWorld(World):
         super().__init__(seed, home, loop, aloud)
         rng = Random(f"fleet {seed}")
         keyed = any(handler.key for handler in self._plan.spider.handlers.values())
-        self._table = Table(self._faults) if keyed and rng.random() < 0.5 else None
+        self._table = Table(self._faults) if keyed and not self._standing and rng.random() < 0.5 else None
         self._ends_undone = rng.randrange(3)  # how often the end of the job is forgotten
-        self._closing = False
         self._store.past.begin()
         self._checker.has_file = self._table is None
 
@@ -312,11 +333,11 @@ class FleetWorld(World):
         return mood_with_set_backs(seed)
 
     def _make_web(self, seed: int) -> Web:
-        return Web(seed, hanging=seed % 4 == 0, broken=seed % 3 == 0)
+        return Web(seed, hanging=seed % 4 == 0, broken=seed % 3 == 0, changes=self._standing)
 
     def _lives(self) -> Iterable[Coroutine[None, None, None]]:
         workers = [self._keep_running("w", n) for n in range(self._workers)]
-        return [*workers, self._close_when_finished()]
+        return [*workers, self._close() if self._standing else self._close_when_finished()]
 
     async def _close_when_finished(self) -> None:
         while not await self._is_finished() or not self._faults.calm:
@@ -328,9 +349,7 @@ class FleetWorld(World):
             if self._faults.calm and not self._ends_undone:
                 self._store.past.end()
         self._store.past.end()
-        self._closing = True
-        for process in list(self._store.processes):
-            self._stop(process)
+        self._stop_all()
 
     async def _is_finished(self) -> bool:
         job = await self._home.job(JOB)

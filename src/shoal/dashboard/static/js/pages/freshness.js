@@ -67,7 +67,7 @@ class Page {
     this.due = new Slot(el("div"), drawDue);
     this.hosts = hostTable();
     this.overdue = pageTable("Pages that are overdue longest", "no page is overdue", [late, checked]);
-    this.troubled = pageTable("Pages that failed at their last visit", "no page failed at its last visit", [trouble, due]);
+    this.troubled = pageTable("Pages that failed or were held back at their last visit", "no page failed at its last visit", [trouble, due]);
     this.restless = pageTable("Pages that change most", "no visit has found a change yet", [every, interval, changed, visits, due]);
     this.node = el(
       "div",
@@ -110,7 +110,7 @@ class Figures {
   }
 
   update({ now, freshness }) {
-    const { followed, on_time, overdue, new: unseen, oldest_due, next_due, failing, ...of } = freshness;
+    const { followed, on_time, overdue, new: unseen, oldest_due, next_due, failing, held_back: held, ...of } = freshness;
     const set = (name, value, note) => this.all[name].set(value, note);
     const about = freshness.estimated ? "about " : "";
     set("fresh", words.percent(freshness.ratio), "within their interval");
@@ -122,7 +122,11 @@ class Figures {
     );
     set("next visit", next_due === null ? "-" : next_due - now < 1 ? "now" : words.span(next_due - now), "of those that wait");
     set("visits", words.count(of.visits), `${words.count(of.unchanged)} unchanged`);
-    const lost = failing ? `${words.count(failing)} failing` : `${words.count(of.gone)} gone`;
+    const lost = held
+      ? `${words.count(held)} held back`
+      : failing
+        ? `${words.count(failing)} failing`
+        : `${words.count(of.gone)} gone`;
     set("changed", words.count(of.changed), lost);
   }
 }
