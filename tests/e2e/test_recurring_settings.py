@@ -62,4 +62,7 @@ def test_nonsense_is_told_in_one_line(
 def test_a_crawl_says_that_it_runs_once(cli: Cli, tmp_path: Path) -> None:
     spider(tmp_path, "every='2h', max_attempts=1, allow_network=['127.0.0.0/8'], robots=False")
     _, _, err = cli("crawl", "one.py", "--store", "s.db", "-q")
-    assert "every '2h' is for shoal submit, which runs it again and again; this crawl runs once" in err
+    assert (
+        "every '2h' is for shoal submit --store s.db, which runs it again and again; this crawl runs once"
+        in err
+    )

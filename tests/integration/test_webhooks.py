@@ -236,4 +236,4 @@ async def test_neither_the_address_nor_the_secret_is_in_the_store_or_the_log(
         assert secret not in caplog.text
         assert secret not in repr(letter)
     assert "a delivery failed, and is tried again: webhook 1" in caplog.text
-    assert "shoal dead replay job --kind webhook" in caplog.text
+    assert "it is a dead letter of the kind webhook, which can be replayed" in caplog.text
