@@ -79,11 +79,15 @@ async def test_it_is_killed_by_its_parent(other: OtherSide) -> None:
     assert await worker.wait() == -9
 
 
-async def test_one_that_nobody_waits_for_any_more_is_killed(other: OtherSide) -> None:
+@pytest.mark.parametrize("turns", range(1, 5))
+async def test_one_that_nobody_waits_for_any_more_is_killed(other: OtherSide, turns: int) -> None:
+    """Whether it was cancelled while it waited for the worker, or before."""
     starting = other.starting()
-    await other.order()
+    for _ in range(turns):
+        await asyncio.sleep(0)
     starting.cancel()
     await asyncio.wait([starting])
+    assert await other.order() == Start("info")
     other.tell(Started(7))
     assert await other.order() == Kill(7)
     other.tell(Ended(7, -9))

@@ -130,10 +130,16 @@ class ForkServer:
             self._close()
         finally:
             os.close(writing)
-        await loop.connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(stderr), os.fdopen(reading, "rb", buffering=0)
-        )
-        worker: ForkedWorker = await started
+        try:
+            await loop.connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(stderr), os.fdopen(reading, "rb", buffering=0)
+            )
+            worker: ForkedWorker = await started
+        except BaseException:
+            # Cancelled, perhaps before it waited for the worker: nobody else would know of it.
+            if not started.cancel() and not started.cancelled():
+                started.result().kill()
+            raise
         return worker
 
     def kill(self, pid: int) -> None:
