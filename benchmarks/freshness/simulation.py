@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from benchmarks.freshness.optimum import DAY, estimated_rate, frequencies
 from benchmarks.freshness.worlds import Changes
-from shoal.policy.revisit import NO_PLAN, Pace, RevisitPlan, Visit, learned, wait, with_visit
+from shoal.model.pace import Pace
+from shoal.policy.revisit import NO_PLAN, RevisitPlan, Visit, learned, wait, with_visit
 
 EPOCH = 1_750_000_000.0
 APART = 2.0  # seconds between the first visits of two pages

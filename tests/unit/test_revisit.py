@@ -10,22 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shoal import Request, Spider
+from shoal.errors import SpiderError
 from shoal.frontier.clock import FrontierClock
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Claim, JobSpec
 from shoal.hosts.cache import HostCache
 from shoal.hosts.host_state import HostState, encode_state, state_of
+from shoal.model.pace import Pace, read_pace
 from shoal.policy import revisit
 from shoal.policy.change_rate import CLASSES, RATES, chances, noted, unpacked, worth
 from shoal.policy.compose import first_valve
 from shoal.policy.revisit import (
     DAY,
     NO_PLAN,
-    Pace,
     RevisitPlan,
     Visit,
     learned,
-    read_pace,
     wait,
     with_visit,
 )
@@ -337,3 +338,12 @@ async def test_two_processes_fold_their_visits_into_one_plan() -> None:
     record = await frontier.host("a.test")
     assert record is not None
     assert state_of(record).revisits.pages == pytest.approx(7, abs=0.01)
+
+
+@pytest.mark.parametrize("text", ["0.2s", "1.2.3s", "auto 7d-1h", "99999999999d", "soon"])
+def test_what_is_no_pace_is_told_where_it_is_written(text: str) -> None:
+    """And not by the engine, when the page has been fetched."""
+    with pytest.raises(SpiderError, match="its revisit cannot be used"):
+        Request("http://a.test/", revisit=text)
+    with pytest.raises(SpiderError, match="handler 'page': its revisit cannot be used"):
+        Spider("shop").add_handler(lambda page: None, name="page", revisit=text)

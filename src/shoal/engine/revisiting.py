@@ -45,8 +45,9 @@ from shoal.model import (
 )
 from shoal.model.built_in import is_built_in, is_source
 from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, UNTOLD, VISITS
+from shoal.model.pace import Pace, read_pace
 from shoal.model.page_record import PageRecord
-from shoal.policy.revisit import Pace, Visit, learned, read_pace, wait
+from shoal.policy.revisit import Visit, learned, wait
 from shoal.settings import BROWSER, Settings
 from shoal.sink.changes import compare, touches, vanished
 from shoal.sink.outputs import NOTHING_MORE, Wanted

@@ -23,6 +23,7 @@ from msgspec.structs import astuple, force_setattr, replace
 
 from shoal.errors import SpiderError
 from shoal.limits import HISTORY, REQUEST_NUMBER
+from shoal.model.pace import read_pace
 from shoal.model.page_record import PageRecord
 from shoal.model.proxy_address import HOW, check_asked
 from shoal.text import without_secrets
@@ -134,8 +135,11 @@ class Request(Struct, frozen=True, omit_defaults=True):
             raise SpiderError(
                 "Request: its country is not one: give two letters, or what your provider calls it"
             )
-        if self.revisit is not None and not _REVISIT.fullmatch(self.revisit.strip()):
-            raise SpiderError("Request: its revisit is no time: write 1h, auto, auto 10m-7d, or never")
+        if self.revisit is not None:
+            try:
+                read_pace(self.revisit, 1.0, 1.0)
+            except ValueError as error:
+                raise SpiderError(f"Request: its revisit cannot be used: {error}") from None
         if self.proxy is not None:
             try:
                 check_asked(self.proxy)
@@ -187,7 +191,6 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 _PLAIN = Request.__struct_defaults__[2:]  # without url, handler and base
-_REVISIT = re.compile(r"never|(auto\s+[0-9.]+[smhdw]-)?[0-9.]+\s*[smhdw]|auto")
 _COUNTRY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _USER = re.compile(r"(https?:[/\\]{2})([^/?#\\@:]*):?([^/?#\\@]*)@", re.IGNORECASE)
 

@@ -17,10 +17,10 @@ from shoal.humanize import read_span
 from shoal.jobs.note import FedBy, handlers_of, write_note
 from shoal.jobs.schedule import read_times
 from shoal.model import CHANGES
+from shoal.model.pace import read_pace
 from shoal.policy.compose import HostPolicies, domain_limit, first_valve
 from shoal.policy.host_table import table_name
 from shoal.policy.lanes import no_such_lane, served
-from shoal.policy.revisit import read_pace
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Output, is_database, output_key
 from shoal.sink.objects.object_store import is_object_store

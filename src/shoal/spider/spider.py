@@ -38,7 +38,7 @@ from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
 from shoal.model import CHANGES, DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.model.built_in import BUILT_IN, is_built_in
-from shoal.policy.revisit import is_pace
+from shoal.model.pace import read_pace
 from shoal.settings import Settings
 from shoal.settings.keywords import SpiderSettings
 from shoal.spider.hooks import HookDecorators, objects_among
@@ -223,10 +223,10 @@ class Spider(HookDecorators):
                 "pages; give yours another name with item='…'"
             )
         fields = (files,) if isinstance(files, str) else tuple(files)
-        if not is_pace(revisit):
-            raise SpiderError(
-                f"{where}: handler {name!r}: revisit is {revisit!r}; write 1h, auto, auto 10m-7d, or never"
-            )
+        try:
+            read_pace(revisit, 1.0, 1.0)
+        except (ValueError, AttributeError) as error:
+            raise SpiderError(f"{where}: handler {name!r}: its revisit cannot be used: {error}") from None
         handler = Handler(
             name, function, keys, lane, priority, kind, pool, country, wait_for, schemas, fields, revisit
         )
