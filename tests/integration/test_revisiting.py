@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -257,3 +258,29 @@ async def test_an_etag_for_each_request_is_noticed(
     assert {one.conditional for one in visits[-1]} == {False}
     assert "ETag of its own" in caplog.text
     assert (shop.handled, len(shop.rows)) == ([], 2)
+
+
+async def test_pages_are_read_again_when_the_spider_has_changed(site: ChangingSite, tmp_path: Path) -> None:
+    """Though the server says that they are as they were: the handler wants something else from them."""
+    file = tmp_path / "changed_shop.py"
+    text = (
+        "from shoal import Spider\n"
+        f"spider = Spider('shop', start='{site.url}/a')\n"
+        "@spider.handler(key='name', revisit='1h')\n"
+        "def product(page):\n"
+        "    yield {'name': page.text('h1')}\n"
+    )
+
+    async def visit(text: str) -> list[bool]:
+        file.write_text(text)
+        spider = runpy.run_path(str(file))["spider"]
+        await shoal.crawl(
+            spider, store=tmp_path / "s.db", output=tmp_path / "rows.jsonl", robots=False, rate=0, once=True
+        )
+        later(tmp_path / "s.db", hours=1.01)
+        return [one.conditional for one in site.take()]
+
+    assert [await visit(text), await visit(text)] == [[False], [True]]
+    assert await visit(text.replace("}", ", 'price': page.text('.price')}")) == [False]
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert rows == [{"name": "/a"}, {"name": "/a", "price": "10"}]

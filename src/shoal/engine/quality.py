@@ -10,11 +10,8 @@ What is held of a page with a record waits for its next visit; of others, the it
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import CodeType
+from collections.abc import Mapping, Sequence
 from typing import Any
-from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +26,7 @@ from shoal.policy.quality_sample import ROWS, PageSample, is_filled, samples_of,
 from shoal.settings import Settings
 from shoal.sink.changes import fields_before
 from shoal.spider.default import SummarySpider
+from shoal.spider.handler_code import code_of
 from shoal.spider.link_check import LinkSpider
 from shoal.spider.spider import Handler, Spider
 
@@ -36,7 +34,6 @@ SECOND_LOOK = "second_look"  # the kind of a failure that is none
 _LOOKS = 2  # visits that a page is held for, without an alarm
 _PAGES = 12  # of the host that come before a second look …
 _SOONEST, _LATEST = 2.0, 60.0  # … in so many seconds
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class Held(Struct, frozen=True):
@@ -124,7 +121,7 @@ class Quality:
 
     def _code(self, handler: Handler) -> int:
         if handler.name not in self._codes:
-            self._codes[handler.name] = code_mark(handler.function)
+            self._codes[handler.name] = int.from_bytes(code_of(handler), "big")
         return self._codes[handler.name]
 
 
@@ -175,36 +172,3 @@ def _value(fields: Mapping[str, Any], name: str) -> Any:
     outer, _, inner = name.partition(".")
     around = fields.get(outer)
     return around.get(inner) if isinstance(around, dict) else None
-
-
-# -- the handler's code
-
-
-def code_mark(function: Callable[..., object]) -> int:
-    """A number that is another one when the handler's code is: the same in every process of the same Python."""
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return 0
-    parts = list(_parts(code))
-    for cell in (
-        getattr(function, "__closure__", None) or ()
-    ):  # handlers of a TOML file have their table there
-        value = cell.cell_contents
-        if isinstance(value, Struct):
-            try:
-                parts.append(msgspec.json.encode(value))
-            except (TypeError, ValueError):
-                continue
-    return crc32(b"\0".join(parts)) or 1
-
-
-def _parts(code: CodeType) -> Iterator[bytes]:
-    yield code.co_code
-    yield " ".join(code.co_names).encode()
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _parts(value)
-        else:
-            shown = sorted(map(repr, value)) if isinstance(value, frozenset) else value
-            yield _ADDRESS.sub("", repr(shown)).encode()

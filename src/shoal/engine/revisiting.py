@@ -11,13 +11,10 @@ A page that was visited before does not die of a failed fetch: it waits for anot
 
 from __future__ import annotations
 
-import inspect
 import random
 from collections.abc import Mapping
-from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from hashlib import blake2b
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -29,7 +26,6 @@ from shoal.frontier.verdicts import is_last_attempt
 from shoal.hosts.cache import HostCache, HostView
 from shoal.limits import VALIDATOR
 from shoal.model import (
-    HANDLER_CODE,
     Dead,
     Done,
     Failure,
@@ -51,7 +47,8 @@ from shoal.policy.revisit import Visit, learned, wait
 from shoal.settings import BROWSER, Settings
 from shoal.sink.changes import compare, touches, vanished
 from shoal.sink.outputs import NOTHING_MORE, Wanted
-from shoal.spider.spider import Handler, Spider
+from shoal.spider.handler_code import code_of
+from shoal.spider.spider import Spider
 from shoal.text import one_line
 
 _GONE = ("http_404", "http_410")
@@ -165,7 +162,7 @@ class Revisiting:
 
     def _code(self, task: Task) -> bytes:
         if task.handler not in self._codes:
-            self._codes[task.handler] = _code_of(self._spider.handler_named(task.handler))
+            self._codes[task.handler] = code_of(self._spider.handler_named(task.handler))
         return self._codes[task.handler]
 
     # -- redirects
@@ -386,18 +383,6 @@ def _validators_in(response: Response, etag: str = "", modified: str = "") -> di
         name: value if len(value) <= VALIDATOR and value.isascii() and value.isprintable() else ""
         for name, value in found.items()
     }
-
-
-def _code_of(handler: Handler) -> bytes:
-    """A digest of the file that the handler is in: helper functions may have changed, too."""
-    made_from = getattr(handler.function, HANDLER_CODE, None)
-    if made_from is not None:
-        return blake2b(str(made_from).encode(), digest_size=4).digest()
-    with suppress(OSError, TypeError):
-        file = inspect.getsourcefile(inspect.unwrap(handler.function))
-        if file is not None:
-            return blake2b(Path(file).read_bytes(), digest_size=4).digest()
-    return b""
 
 
 def _in_words(failure: Failure) -> str:
