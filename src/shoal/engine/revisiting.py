@@ -43,6 +43,7 @@ from shoal.model.built_in import is_built_in, is_source
 from shoal.model.counts import CHANGED, GONE, HELD, MISSED, UNCHANGED, UNTOLD, VISITS
 from shoal.model.pace import Pace, read_pace
 from shoal.model.page_record import PageRecord
+from shoal.policy.outcomes import CONDITIONAL
 from shoal.policy.revisit import Visit, learned, wait
 from shoal.settings import BROWSER, Settings
 from shoal.sink.changes import compare, touches, vanished
@@ -151,7 +152,7 @@ class Revisiting:
         ):
             return task
         own = task.headers or {}
-        if any(name.lower() in ("if-none-match", "if-modified-since", "range") for name in own):
+        if any(name.lower() in CONDITIONAL or name.lower() == "range" for name in own):
             return task
         known = {"If-None-Match": record.etag, "If-Modified-Since": record.modified}
         return replace(task, headers={**own, **{name: value for name, value in known.items() if value}})

@@ -153,7 +153,7 @@ NOT_ASKED = frozenset(
 )
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})
+CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})  # headers that name a version
 _SECRET_HEADERS = SECRET_HEADERS | {"set-cookie", "set-cookie2", "authentication-info"}
 _LEFT_OUT = "(left out)"
 
@@ -266,7 +266,7 @@ def _is_conditional(task: Task) -> bool:
     """Whether the request may have named a version: its own headers, or those of a page that was visited before."""
     if task.record is not None and (task.record.etag or task.record.modified):
         return True
-    return task.headers is not None and any(name.lower() in _CONDITIONAL for name in task.headers)
+    return task.headers is not None and any(name.lower() in CONDITIONAL for name in task.headers)
 
 
 def _delay(outcome: Outcome, task: Task, settings: Settings, now: float, rng: random.Random) -> float:

@@ -80,9 +80,7 @@ class Expiring:
         [lease] = (await claim(frontier)).leases
         assert lease.task.url == target, "it was done long ago, so the redirect is followed"
 
-    async def test_a_dead_page_is_found_anew_and_a_replayed_one_is_open(
-        self, frontier: Frontier, clock: ManualClock
-    ) -> None:
+    async def test_a_dead_page_is_found_anew(self, frontier: Frontier, clock: ManualClock) -> None:
         await start_job(frontier, [make_task(_PAGE)], dedupe_expires=WEEK)
         [lease] = (await claim(frontier)).leases
         await settle(frontier, lease, Dead(FAILED))
