@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 import shoal
 from shoal import Page, Request, Results, Spider
@@ -284,3 +285,37 @@ async def test_pages_are_read_again_when_the_spider_has_changed(site: ChangingSi
     assert await visit(text.replace("}", ", 'price': page.text('.price')}")) == [False]
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert rows == [{"name": "/a"}, {"name": "/a", "price": "10"}]
+
+
+async def test_a_server_of_others_understands_what_is_sent_back(tmp_path: Path) -> None:
+    """aiohttp's own file server decides by itself what is unchanged: by ETag and Last-Modified."""
+    folder = tmp_path / "www"
+    folder.mkdir()
+    (folder / "a.html").write_text("<h1>a</h1>")
+    answers: list[tuple[int, int]] = []
+
+    async def noted(request: web.Request, response: web.StreamResponse) -> None:
+        answers.append((response.status, len(request.headers.getall("If-None-Match", []))))
+
+    app = web.Application()
+    app.on_response_prepare.append(noted)
+    app.router.add_static("/", folder)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        spider = Spider("files", start=f"http://127.0.0.1:{runner.addresses[0][1]}/a.html", revisit="1h")
+
+        @spider.handler
+        def page(page: Page) -> Iterator[dict[str, str]]:
+            yield {"title": page.text("h1")}
+
+        for text in ("<h1>a</h1>", "<h1>a</h1>", "<h1>other</h1>"):
+            if (folder / "a.html").read_text() != text:
+                (folder / "a.html").write_text(text)
+            results = await shoal.crawl(spider, store=tmp_path / "s.db", robots=False, rate=0, once=True)
+            later(tmp_path / "s.db", hours=1.01)
+    finally:
+        await runner.cleanup()
+    assert answers == [(200, 0), (304, 1), (200, 1)]
+    assert [row["title"] for row in results] == ["other"]
