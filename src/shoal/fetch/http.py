@@ -30,7 +30,7 @@ from shoal.fetch.body_reader import Meter, read_answer
 from shoal.fetch.deadline import check_lease
 from shoal.fetch.failures import BrokenAnswerError, FloodError, ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
-from shoal.fetch.http_repair import SWITCHING, AnswerRepair
+from shoal.fetch.http_answer import SWITCHING, AnswerRepair
 from shoal.fetch.proxy.gateway import Gateway
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.proxy.socks import open_tunnel

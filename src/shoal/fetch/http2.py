@@ -31,7 +31,7 @@ from shoal.fetch.failures import (
 )
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import IDEMPOTENT, HttpTransport, default_headers, parse_url
-from shoal.fetch.http_repair import escape_bytes
+from shoal.fetch.http_answer import escape_bytes
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response

@@ -30,7 +30,7 @@ from shoal.develop.guessing.site_guess import looked_at
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.fetch.challenge import detect
-from shoal.fetch.http_repair import AnswerRepair
+from shoal.fetch.http_answer import AnswerRepair
 from shoal.html import charset, decoding
 from shoal.html.attribute_bombs import crowded_tag
 from shoal.html.feed import Feed

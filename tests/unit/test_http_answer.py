@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from integration.odd_answers import ALL, CHUNKED, CHUNKS, HEADERS, LAST, LENGTHS, OK, STATUS_LINES, Odd
 from shoal.fetch.failures import BrokenAnswerError, FloodError
-from shoal.fetch.http_repair import AnswerRepair, _faultless, _mended
+from shoal.fetch.http_answer import AnswerRepair, _faultless, _mended
 from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES
 
 
