@@ -11,7 +11,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 import shoal
@@ -53,8 +52,7 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own certificates are trusted."""
-    context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
-    monkeypatch.setattr(aiohttp.connector, "_SSL_CONTEXT_VERIFIED", context)
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
 
 
 async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from aiohttp.abc import ResolveResult
+from aiohappyeyeballs import AddrInfoType
 
 import shoal
 from shoal import Page, Request, Spider
 from shoal.fetch import resolver
+from shoal.fetch.dialer import HostConnector
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.model import DeadLetter
@@ -144,8 +145,10 @@ class World:
     def usual(self, path: str) -> bytes:
         return answer("404 Not Found") if path == "/robots.txt" else GOOD
 
-    def result(self, host: str, address: str, port: int) -> ResolveResult:
-        return _result(host, address, self.ports.get((host, port), port))
+    async def addresses(self, connector: HostConnector, host: str, port: int) -> list[AddrInfoType]:
+        found = await _addresses(connector, host, port)
+        theirs = self.ports.get((host, port), port)
+        return [(*info[:4], (info[4][0], theirs, *info[4][2:])) for info in found]  # type: ignore[misc]
 
     def close(self) -> None:
         for server in self._servers:
@@ -153,16 +156,17 @@ class World:
 
 
 CLOSED = 1  # a port where nobody listens
-_result = resolver._result
+_addresses = HostConnector.addresses
 
 
 @asynccontextmanager
 async def a_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    trusting = ssl.create_default_context(cafile=CERTS / "elsewhere.pem")
-    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", trusting)
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "elsewhere.pem"))
     with NameServer({}) as names:
         world = World(names)
-        monkeypatch.setattr(resolver, "_result", world.result)
+        monkeypatch.setattr(
+            HostConnector, "addresses", lambda connector, *where: world.addresses(connector, *where)
+        )
         try:
             yield world
         finally:

@@ -23,7 +23,7 @@ from integration.tls_front import tls_front
 from shoal.admit.sending import sent_url
 from shoal.clock import SystemClock
 from shoal.errors import SettingsError
-from shoal.fetch import body_reader, dialer
+from shoal.fetch import body_reader
 from shoal.fetch import http2 as module
 from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.body_reader import Decoder
@@ -49,8 +49,6 @@ KINDS: list[Literal["http", "socks5"]] = ["http", "socks5"]
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own certificate is trusted, as one of the system's."""
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
-    # Over HTTP/1.1 those are trusted that were there when aiohttp was imported.
-    monkeypatch.setattr("aiohttp.connector._SSL_CONTEXT_VERIFIED", ssl.create_default_context())
 
 
 @asynccontextmanager
@@ -750,9 +748,7 @@ async def test_through_a_proxy(kind: Literal["http", "socks5"]) -> None:
     assert server.connections == 2
 
 
-async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
-    monkeypatch.setattr(dialer, "_tls", lambda: context)
+async def test_through_a_proxy_with_tls() -> None:
     async with serve_http2(hello) as server, ProxyServer() as proxy, tls_front(proxy.port) as port:
         request = {"proxy": proxy_of(f"https://127.0.0.1:{port}")}
         assert ok(await fetch(server.url("/"), request=request)).body == b"hello"

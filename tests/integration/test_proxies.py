@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-import aiohttp
 import pytest
 
 from integration.raw_server import always, page, serve
@@ -60,8 +59,7 @@ def failed(outcome: Outcome) -> Failure:
 @pytest.fixture
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own certificates are trusted."""
-    context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
-    monkeypatch.setattr(aiohttp.connector, "_SSL_CONTEXT_VERIFIED", context)
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
 
 
 # -- passing

@@ -8,7 +8,6 @@ import ssl
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import httpx
 import pytest
 
@@ -48,8 +47,7 @@ TABLE: dict[str, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
 
 @pytest.fixture(autouse=True)
 def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
-    monkeypatch.setattr(aiohttp.connector, "_SSL_CONTEXT_VERIFIED", context)
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
 
 
 def tls() -> ssl.SSLContext:

@@ -14,6 +14,7 @@ import pytest
 from shoal.errors import SettingsError
 from shoal.fetch import dns_lookup
 from shoal.fetch import resolver as module
+from shoal.fetch.dialer import HostConnector
 from shoal.fetch.dns_lookup import AresLookup, Found, Lookup, SystemLookup, UnresolvedError
 from shoal.fetch.guard import Guard
 from shoal.fetch.resolver import Resolver, domain_of
@@ -373,12 +374,9 @@ async def test_the_guard_is_told() -> None:
     guard = Guard(allowed=[("wiki.corp", 80)])
     with NameServer({"wiki.corp": Records(["127.0.0.2"])}) as names:
         async with resolver_at(names) as resolver:
-            found = await resolver.for_connector(guard).resolve("wiki.corp", 80, socket.AF_UNSPEC)
-            assert [(one["host"], one["port"], one["family"]) for one in found] == [
-                ("127.0.0.2", 80, socket.AF_INET)
-            ]
+            found = await HostConnector(guard, resolver).addresses("wiki.corp", 80)
+            assert [(one[0], one[4]) for one in found] == [(socket.AF_INET, ("127.0.0.2", 80))]
             guard.check("127.0.0.2", 80)
-            assert await resolver.for_connector().resolve("wiki.corp", 80, socket.AF_INET6) == []
 
 
 async def test_nothing_is_left_behind() -> None:

@@ -4,48 +4,36 @@ from __future__ import annotations
 
 import random
 
-import aiohttp
+import h11
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from integration.odd_answers import ALL, CHUNKED, CHUNKS, HEADERS, LAST, LENGTHS, OK, STATUS_LINES, Odd
-from shoal.fetch.failures import BrokenAnswerError, FloodError
-from shoal.fetch.http_answer import AnswerRepair, _faultless, _mended
+from shoal.fetch.failures import BrokenAnswerError, BrokenBodyError, FloodError, LostError
+from shoal.fetch.http_answer import AnswerReader, Head, _faultless, _mended
 from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES
 
 
-def mended(data: bytes, sizes: list[int]) -> tuple[bytes, bool, type | None]:
-    """What has come out, chunks put together; whether it was odd; its error."""
-    mender = AnswerRepair(is_head=False)
-    clean, at = b"", 0
+def read(data: bytes, sizes: list[int]) -> tuple[Head | None, bytes, bool, bool, type | None]:
+    """The answer's head and body; whether it has ended, and whether it was odd; its error."""
+    reader = AnswerReader(is_head=False)
+    at = 0
     for size in sizes:
-        clean += mender.feed(data[at : at + size])
+        reader.feed(data[at : at + size])
         at += size
-    clean += mender.feed(data[at:])
-    head, end, body = (
-        clean.rpartition(b"\r\n\r\n") if b"chunked" not in clean else clean.partition(b"\r\n\r\n")
-    )
-    return head + end + joined(body) if b"chunked" in head else clean, mender.odd, type(mender.error)
-
-
-def joined(chunks: bytes) -> bytes:
-    body = b""
-    while chunks:
-        size, _, rest = chunks.partition(b"\r\n")
-        body, end, chunks = body + rest[: int(size, 16)], rest[int(size, 16) :][:2], rest[int(size, 16) + 2 :]
-        assert end == b"\r\n"
-    return body
+    reader.feed(data[at:])
+    return reader.head, reader.take(), reader.ended, reader.odd, type(reader.error)
 
 
 @pytest.mark.parametrize("odd", [odd for odd in ALL if len(odd.data) < 10_000], ids=lambda odd: odd.name)
 def test_the_pieces_do_not_matter(odd: Odd) -> None:
-    whole = mended(odd.data, [])
-    assert mended(odd.data, [1] * len(odd.data)) == whole
+    whole = read(odd.data, [])
+    assert read(odd.data, [1] * len(odd.data)) == whole
     rng = random.Random(odd.name)
     for _ in range(5):
-        assert mended(odd.data, [rng.randrange(1, 30) for _ in range(99)]) == whole
+        assert read(odd.data, [rng.randrange(1, 30) for _ in range(99)]) == whole
 
 
 # Whose end nobody can mistake: the connection may be used again.
@@ -81,17 +69,15 @@ HARMLESS = {
 def test_after_anything_odd_the_connection_is_not_used_again() -> None:
     trusted = set()
     for odd in (*STATUS_LINES, *HEADERS, *LENGTHS, *CHUNKS):
-        mender = AnswerRepair(is_head=False)
-        mender.feed(odd.data)
-        if not mender.odd and odd.ours[:3].isdigit():
+        reader = AnswerReader(is_head=False)
+        reader.feed(odd.data)
+        if not reader.odd and odd.ours[:3].isdigit():
             trusted.add(odd.name)
     assert trusted == HARMLESS
 
 
-def fields(head: bytes) -> set[tuple[bytes, bytes]]:
-    """Names and values, whatever stands between them."""
-    lines = [line.partition(b":") for line in head.lower().split(b"\r\n")[1:]]
-    return {(name, value.strip()) for name, _, value in lines}
+def fields(head: Head) -> set[tuple[str, str]]:
+    return {(name.lower(), value) for name, value in head.fields}
 
 
 @given(
@@ -125,16 +111,18 @@ def test_the_fast_way_is_the_same_way(lines: list[bytes], status: bytes, end: by
     head = end.join((status, *lines)) + end.removesuffix(b"\n")
     if (fast := _faultless(head)) is not None:
         slow = _mended(head)
-        assert replace(slow, data=b"") == replace(fast, data=b"")
-        assert fields(slow.data) == fields(fast.data)
+        assert replace(slow, fields=[]) == replace(fast, fields=[])
+        assert fields(slow) == fields(fast)
 
 
 def test_a_head_has_no_body() -> None:
-    mender = AnswerRepair(is_head=True)
-    assert mender.feed(OK + b"Content-Length: 5\r\n\r\n") == OK + b"Content-Length: 5\r\n\r\n"
-    assert not mender.odd
-    assert mender.feed(b"hello") == b""
-    assert mender.odd
+    reader = AnswerReader(is_head=True)
+    reader.feed(OK + b"Content-Length: 5\r\n\r\n")
+    assert reader.ended
+    assert not reader.odd
+    reader.feed(b"hello")
+    assert reader.take() == b""
+    assert reader.odd
 
 
 @pytest.mark.parametrize(
@@ -147,11 +135,63 @@ def test_a_head_has_no_body() -> None:
         (b"\x16\x03", BrokenAnswerError),
         (CHUNKED + b"5;" + b"x" * CHUNK_LINE, FloodError),
         (CHUNKED + b"0" * CHUNK_LINE, FloodError),
-        (CHUNKED + b"0\r\n" + b"X: y\r\n" * (ANSWER_HEADERS // 6 + 1), aiohttp.ClientPayloadError),
+        (CHUNKED + b"0\r\n" + b"X: y\r\n" * (ANSWER_HEADERS // 6 + 1), BrokenBodyError),
     ],
 )
 def test_what_goes_too_far(data: bytes, error: type[Exception]) -> None:
-    mender = AnswerRepair(is_head=False)
-    mender.feed(data)
-    assert isinstance(mender.error, error)
-    assert mender.feed(LAST) == b"", "nothing comes after an error"
+    reader = AnswerReader(is_head=False)
+    reader.feed(data)
+    assert isinstance(reader.error, error)
+    size = reader.size
+    reader.feed(LAST)
+    assert (reader.size, reader.ended) == (size, False), "nothing comes after an error"
+
+
+@pytest.mark.parametrize(
+    ("lines", "lasts"),
+    [
+        (b"HTTP/1.1 200 OK\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nconnection: Upgrade, Close\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nConnection: x\r\nConnection: close\r\n", False),
+        (b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n", True),
+        (b"HTTP/1.1 200 OK\r\nX-Connection: close\r\n", True),
+        (b"HTTP/1.0 200 OK\r\n", False),
+        (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n", True),
+        (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nLocation: /\r\n", True),
+    ],
+)
+def test_whether_the_connection_lasts(lines: bytes, lasts: bool) -> None:
+    """As h11 says for HTTP/1.1; it never keeps a connection of HTTP/1.0."""
+    reader = AnswerReader(is_head=False)
+    reader.feed(lines + b"Content-Length: 0\r\n\r\n")
+    assert reader.head is not None
+    assert reader.head.lasts == lasts
+    if b"HTTP/1.1" in lines:
+        client = h11.Connection(h11.CLIENT)
+        client.send(h11.Request(method="GET", target="/", headers=[("Host", "a")]))
+        client.send(h11.EndOfMessage())
+        client.receive_data(lines + b"Content-Length: 0\r\n\r\n")
+        while client.next_event() not in (h11.NEED_DATA, h11.PAUSED):
+            pass
+        assert (client.their_state is h11.DONE) == lasts
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "error"),
+    [
+        (b"", "", LostError),
+        (b"HTTP/1.1 200 OK\r\nContent-", "", LostError),
+        (OK + b"Content-Length: 5\r\n\r\nabc", "", BrokenBodyError),
+        (CHUNKED + b"3\r\nabc\r\n", "", BrokenBodyError),
+        (OK + b"\r\nabc", "connection reset", BrokenBodyError),
+        (OK + b"\r\nabc", "", None),  # its end is the end of the connection
+        (OK + b"Content-Length: 3\r\n\r\nabc", "connection reset", None),
+    ],
+)
+def test_the_end_of_the_connection(data: bytes, reason: str, error: type[Exception] | None) -> None:
+    reader = AnswerReader(is_head=False)
+    reader.feed(data)
+    reader.feed_eof(reason)
+    assert type(reader.error) is (type(None) if error is None else error)
+    assert reader.ended == (error is None)

@@ -22,7 +22,7 @@ from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.fetching import Fetched
 from shoal.engine.judging import Judgement
 from shoal.errors import SinkError
-from shoal.fetch.http import default_headers
+from shoal.fetch.http_request import default_headers
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.model import Dead, Moved, Outcome, Response, Retry, Row, Settlement, Task

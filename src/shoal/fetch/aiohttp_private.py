@@ -5,100 +5,14 @@ They may change with any minor release: pyproject.toml bounds the version, and a
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from http.cookies import CookieError, Morsel
-from socket import socket
-from typing import Any
 
-import aiohttp
-from aiohttp import AddrInfoType, CookieJar, StreamReader
-from aiohttp.abc import ResolveResult
-from aiohttp.client_proto import ResponseHandler
+from aiohttp import CookieJar
 
 from shoal.admit.identity import is_public_suffix
-from shoal.fetch.proxy.socks import resolve_nothing
 
-PRIVATE = {
-    "ClientSession": ("_retry_connection",),
-    "TCPConnector": (
-        *("_conns", "_convert_hosts_to_addr_infos", "_create_connection", "_create_direct_connection"),
-        *("_factory", "_loop", "_resolve_host", "_wrap_create_connection", "_wrap_existing_connection"),
-    ),
-    "ResponseHandler": ("_payload", "_reschedule_timeout", "_should_close"),
-    "CookieJar": ("_build_morsel", "_expirations", "_is_domain_match"),
-}
-
-
-def never_repeat(client: aiohttp.ClientSession) -> None:
-    """Otherwise aiohttp repeats a request whose fresh connection was dropped, which nobody counts."""
-    client._retry_connection = False
-
-
-class Connector(aiohttp.TCPConnector):
-    """A connector with hooks for its steps."""
-
-    def __init__(self, *, protocol: Callable[..., ResponseHandler], **options: Any) -> None:
-        super().__init__(**options)
-        self._factory = partial(protocol, loop=self._loop)
-
-    async def dial(self, step: Callable[[], Awaitable[ResponseHandler]]) -> ResponseHandler:
-        """Opens a connection by calling `step`."""
-        return await step()
-
-    def on_proxy(self) -> None:
-        """Called when a proxy is connected, and the host behind it is not yet."""
-
-    def close_idle(self, most: int) -> None:
-        """Closes idle connections, host by host, until at most `most` are left."""
-        while sum(map(len, self._conns.values())) > most:
-            for protocol, _ in self._conns.pop(next(iter(self._conns))):
-                protocol.close()
-
-    async def _create_connection(self, *args: Any, **kwargs: Any) -> ResponseHandler:
-        return await self.dial(partial(super()._create_connection, *args, **kwargs))
-
-    async def _create_direct_connection(self, *args: Any, **kwargs: Any) -> Any:
-        connection = await super()._create_direct_connection(*args, **kwargs)
-        self.on_proxy()
-        return connection
-
-
-class SocketConnector(Connector):
-    """A connector whose sockets `open_socket` opens."""
-
-    async def open_socket(self, host: str, port: int) -> socket:
-        """A socket that is connected to the host."""
-        raise NotImplementedError
-
-    async def _resolve_host(self, host: str, port: int, traces: Any = None) -> list[ResolveResult]:
-        return await resolve_nothing(host, port)
-
-    async def _wrap_create_connection(self, *args: Any, addr_infos: Any, **kwargs: Any) -> Any:
-        sock = await self.open_socket(*addr_infos[0][4][:2])
-        return await self._wrap_existing_connection(*args, sock=sock, **kwargs)
-
-
-class ResolvingConnector(aiohttp.TCPConnector):
-    """Resolves names as a connector does, and opens nothing."""
-
-    async def addresses(self, host: str, port: int) -> list[AddrInfoType]:
-        return self._convert_hosts_to_addr_infos(await self._resolve_host(host, port))
-
-
-class Protocol(ResponseHandler):
-    @property
-    def body(self) -> StreamReader | None:
-        """The body of the answer that is being read."""
-        return self._payload
-
-    def keep_no_longer(self) -> None:
-        """The connection is closed after this answer."""
-        self._should_close = True
-
-    def put_off_timeout(self) -> None:
-        """Restarts the read timeout: something has arrived."""
-        self._reschedule_timeout()
+PRIVATE = {"CookieJar": ("_build_morsel", "_expirations", "_is_domain_match")}
 
 
 class SiteJar(CookieJar):

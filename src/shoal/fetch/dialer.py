@@ -6,6 +6,7 @@ Failures are described as in plain HTTP fetching, so a page in a browser fails l
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -14,10 +15,10 @@ from typing import cast
 
 import aiohappyeyeballs
 import aiohttp
+from aiohappyeyeballs import AddrInfoType
 from aiohttp.client_reqrep import ConnectionKey
 from multidict import CIMultiDict, CIMultiDictProxy
 
-from shoal.fetch.aiohttp_private import ResolvingConnector
 from shoal.fetch.failures import Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_messages import MAX_LINE, MessageError, read_head, status_of
@@ -29,28 +30,63 @@ from shoal.model import Failure
 _STAGGER = 0.25  # seconds before the next address of a host is tried as well
 
 
-class HostConnector(ResolvingConnector):
-    """Connects to hosts. The guard learns what every name resolves to, and checks every address before it is used."""
+class HostConnector:
+    """Connects to hosts. The guard learns what every name resolves to, and checks every address before it is used.
+    Without a guard, any address may be connected to."""
 
-    def __init__(self, guard: Guard, resolver: Resolver) -> None:
-        super().__init__(resolver=resolver.for_connector(guard), use_dns_cache=False)
+    def __init__(self, guard: Guard | None, resolver: Resolver) -> None:
         self._guard = guard
+        self._resolver = resolver
+        self._turn = 0
 
-    async def connect_to(self, host: str, port: int) -> Streams:
-        key = ConnectionKey(host, port, False, True, None, None, None)
+    async def open_socket(self, host: str, port: int) -> socket.socket:
+        """A socket that is connected to the host."""
         try:
             found = await self.addresses(host, port)
         except OSError as error:
-            raise aiohttp.ClientConnectorDNSError(key, error) from None
+            raise aiohttp.ClientConnectorDNSError(connection_key(host, port), error) from None
         try:
-            sock = await aiohappyeyeballs.start_connection(
+            return await aiohappyeyeballs.start_connection(
                 found,
                 happy_eyeballs_delay=_STAGGER,
-                socket_factory=self._guard.socket_factory,
+                socket_factory=None if self._guard is None else self._guard.socket_factory,
             )
         except OSError as error:
-            raise aiohttp.ClientConnectorError(key, error) from None
-        return await _streams(sock)
+            raise aiohttp.ClientConnectorError(connection_key(host, port), error) from None
+
+    async def connect_to(self, host: str, port: int) -> Streams:
+        return await streams(await self.open_socket(host, port))
+
+    async def addresses(self, host: str, port: int) -> list[AddrInfoType]:
+        addresses = await self._resolver.resolve(host)
+        if self._guard is not None:
+            self._guard.note(host, port, addresses)
+        return [_info(address, port) for address in self._in_turn(addresses)]
+
+    def _in_turn(self, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        """IPv6 first; within a family another address first each time, so that a site's servers share the load."""
+        if len(addresses) == 1:
+            return addresses
+        self._turn += 1
+        six = [address for address in addresses if ":" in address]
+        four = [address for address in addresses if ":" not in address]
+        return (*_rotated(six, self._turn), *_rotated(four, self._turn))
+
+
+def _rotated(addresses: list[str], turn: int) -> list[str]:
+    first = turn % len(addresses) if addresses else 0
+    return addresses[first:] + addresses[:first]
+
+
+def _info(address: str, port: int) -> AddrInfoType:
+    if ":" in address:
+        return socket.AF_INET6, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port, 0, 0)
+    return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)
+
+
+def connection_key(host: str, port: int) -> ConnectionKey:
+    """What exceptions of the HTTP client name the host by."""
+    return ConnectionKey(host, port, False, True, None, None, None)
 
 
 class Dialer:
@@ -94,14 +130,14 @@ class Dialer:
             stage[0] = "tunnelling"
 
         if proxy.scheme == "socks5":
-            return await _streams(await open_tunnel(proxy, host, port, reached))
+            return await streams(await open_tunnel(proxy, host, port, reached))
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(proxy.host, proxy.port, type=socket.SOCK_STREAM)
         sock = await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=_STAGGER)
-        ends = await _streams(sock, tls_with=proxy.host if proxy.scheme == "https" else None)
+        ends = await streams(sock, tls_with=proxy.host if proxy.scheme == "https" else None)
         if tunnel:
             reached()
-            await _ask_for_tunnel(ends, proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+            await ask_for_tunnel(ends, proxy, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
         return ends
 
     def _failure(self, error: Exception, stage: Stage, elapsed: float) -> Failure:
@@ -122,7 +158,7 @@ class _ProxyAnswer(aiohttp.ClientHttpProxyError):
         super().__init__(request, (), status=status)
 
 
-async def _ask_for_tunnel(ends: Streams, proxy: Proxy, target: str) -> None:
+async def ask_for_tunnel(ends: Streams, proxy: Proxy, target: str) -> None:
     reader, writer = ends
     try:
         login = proxy.header()
@@ -142,12 +178,12 @@ async def _ask_for_tunnel(ends: Streams, proxy: Proxy, target: str) -> None:
         raise
 
 
-async def _streams(sock: socket.socket, tls_with: str | None = None) -> Streams:
+async def streams(sock: socket.socket, tls_with: str | None = None) -> Streams:
     try:
         return await asyncio.open_connection(
             sock=sock,
             limit=MAX_LINE,
-            ssl=_tls() if tls_with else None,
+            ssl=default_tls() if tls_with else None,
             server_hostname=tls_with,
         )
     except BaseException:
@@ -155,9 +191,16 @@ async def _streams(sock: socket.socket, tls_with: str | None = None) -> Streams:
         raise
 
 
-@lru_cache(1)
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
+def default_tls() -> ssl.SSLContext:
+    """Trusts what the system trusts, or what SSL_CERT_FILE and SSL_CERT_DIR name."""
+    return _tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+@lru_cache(4)
+def _tls(file: str | None, directory: str | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
 
 
 # -- tunnels

@@ -30,6 +30,10 @@ class BrokenAnswerError(Exception):
     """The answer does not keep to the protocol."""
 
 
+class BrokenBodyError(Exception):
+    """The body of an answer ends early, or its chunks are broken."""
+
+
 class FloodError(Exception):
     """The server sends endless data that is not part of an answer."""
 
@@ -74,14 +78,12 @@ def _explain(exc: Exception) -> tuple[str, str]:
             return "read_timeout", "nothing was received for the length of read_timeout"
         case TimeoutError():
             return "timeout", "not complete within total_timeout"
-        case aiohttp.ClientPayloadError():
-            return "truncated", f"the body is incomplete or its framing is broken: {exc.__cause__ or exc}"
+        case BrokenBodyError():
+            return "truncated", f"the body is incomplete or its framing is broken: {exc}"
         case aiohttp.ClientResponseError():
             return "protocol", f"not a valid HTTP answer: {exc.message}"
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | UnicodeError():
             return "invalid_url", "not a URL that can be fetched"
-        case aiohttp.ServerDisconnectedError():
-            return "reset", "the server closed the connection without a complete answer"
         case ssl.SSLError():
             return "tls", _reason(exc)
         case aiohttp.ClientConnectionError() | OSError():

@@ -30,8 +30,9 @@ from shoal.fetch.failures import (
     explain_tls,
 )
 from shoal.fetch.guard import Guard
-from shoal.fetch.http import IDEMPOTENT, HttpTransport, default_headers, parse_url
+from shoal.fetch.http import IDEMPOTENT, HttpTransport
 from shoal.fetch.http_answer import escape_bytes
+from shoal.fetch.http_request import cookie_header, default_headers, parse_url, split_url
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
@@ -111,7 +112,6 @@ class Http2Transport:
         for connections in tuple(self._pool.values()):
             for connection in tuple(connections):
                 connection.abort()
-        await self._hosts.close()
 
     # -- one exchange
 
@@ -186,17 +186,15 @@ class Http2Transport:
     def _headers_for(self, request: FetchRequest, jar: AbstractCookieJar, url: URL) -> list[Header]:
         headers = self._headers.copy()
         headers.update(request.headers or {})
-        cookies = _cookies(headers.pop("Cookie", ""))
-        cookies.update((name, morsel.coded_value) for name, morsel in jar.filter_cookies(url).items())
-        if cookies:
-            headers["Cookie"] = "; ".join(f"{name}={value}" for name, value in cookies.items())
+        if cookies := cookie_header(headers.pop("Cookie", ""), jar, url):
+            headers["Cookie"] = cookies
         if request.body:
             headers["Content-Length"] = str(len(request.body))
         return [
             (b":method", request.method.encode()),
             (b":scheme", b"https"),
             (b":authority", (url.host_port_subcomponent or "").encode()),
-            (b":path", _path(request.url)),
+            (b":path", split_url(request.url)[1].encode()),
             *(_header(name, value) for name, value in headers.items() if name.lower() not in _NOT_SENT),
         ]
 
@@ -286,20 +284,7 @@ def _explain(exc: Exception, *, answered: bool) -> tuple[str, str]:
     return explain(exc)
 
 
-def _path(url: str) -> bytes:
-    """Path and query as they stand in the URL."""
-    rest = url.removeprefix("https://").partition("#")[0]
-    start = min((at for at in (rest.find("/"), rest.find("?")) if at >= 0), default=len(rest))
-    path = rest[start:]
-    return (path if path.startswith("/") else f"/{path}").encode()
-
-
 def _header(name: str, value: str) -> Header:
     if not _TOKEN.fullmatch(name) or any(sign in value for sign in "\r\n\0"):
         raise ValueError("not a valid header")
     return name.lower().encode(), value.strip(" \t").encode("utf-8", "surrogateescape")
-
-
-def _cookies(header: str) -> dict[str, str]:
-    pairs = (pair.strip().partition("=") for pair in header.split(";"))
-    return {name: value for name, _, value in pairs if name}

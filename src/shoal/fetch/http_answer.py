@@ -1,6 +1,4 @@
-"""Repairs HTTP/1.1 answers so that a strict parser accepts them. Pure: bytes in, bytes out.
-
-    socket ──▶ AnswerRepair: what browsers and curl forgive ──▶ aiohttp's parser, which forgives little
+"""Reads HTTP/1.1 answers as browsers and curl do, with what servers get wrong. Pure: bytes in, a head and a body out.
 
 A server that sends an odd answer may see its end elsewhere than we do; the rest would be taken for the answer to the
 next request. So a connection is not used again after anything odd (`odd`). An answer that can be read in two ways, with
@@ -13,10 +11,9 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-import aiohttp
 from msgspec import Struct
 
-from shoal.fetch.failures import BrokenAnswerError, FloodError
+from shoal.fetch.failures import BrokenAnswerError, BrokenBodyError, FloodError, LostError
 from shoal.limits import ANSWER_HEADERS, CHUNK_LINE, HEADER_LINES, INTERIM_ANSWERS
 
 _END = re.compile(rb"\n\r?\n")  # of a head
@@ -30,6 +27,7 @@ _BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _CHUNK_SIZE = re.compile(rb"0*([0-9A-Fa-f]{1,15})[ \t]*(;|$)")
 _FAULTLESS = re.compile(rb"HTTP/1\.1 ([2-9]\d\d)(?: [ -~]*)?(?:\r\n%b:[\t -~]*)*" % _TOKEN.pattern)
 _SPECIAL = re.compile(rb"\n(content-length|transfer-encoding|location)[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+_CONNECTION = re.compile(rb"\n(?:proxy-)?connection[ \t]*:([^\r\n]*)", re.IGNORECASE)
 _FRAMING = frozenset({b"", b"chunked", b"identity"})
 SWITCHING = 101  # the one answer below 200 that is final
 _WITHOUT_BODY = frozenset({SWITCHING, 204, 304})
@@ -38,40 +36,64 @@ _WITHOUT_BODY = frozenset({SWITCHING, 204, 304})
 class Head(Struct, frozen=True):
     """The head of an answer."""
 
-    data: bytes  # without a fault
     status: int
+    fields: list[tuple[str, str]]  # names and values, without a fault
     length: int | None  # of the body; None: not known
     chunked: bool
+    lasts: bool  # the server keeps the connection open for another request
     odd: bool
 
 
-class AnswerRepair:
-    """Repairs the answer of one exchange. `is_head`: to a HEAD request, so no body follows."""
+class AnswerReader:
+    """Reads the answer of one exchange. `is_head`: to a HEAD request, so no body follows."""
 
     def __init__(self, *, is_head: bool) -> None:
+        self.head: Head | None = None  # of the final answer
+        self.size = 0  # bytes of the body that have arrived
+        self.unread = 0  # … and were not taken yet
+        self.ended = False  # the answer is complete
         self.odd = False
         self.error: Exception | None = None  # the answer is good up to here
+        self._parts: list[bytes] = []  # of the body
         self._is_head = is_head
-        self._head = bytearray()
+        self._begun = bytearray()  # an incomplete head
         self._interim = 0  # answers of status 1xx
         self._rest = b""  # an incomplete line
         self._left = 0  # bytes of the body, or of the chunk
         self._line: Literal["size", "end", "trailer"] = "size"  # the line of a chunk that is next
         self._trailers = 0  # bytes
-        self._read: Callable[[bytes], tuple[bytes, bytes]] = self._read_head
+        self._read: Callable[[bytes], bytes] = self._read_head
 
-    def feed(self, data: bytes) -> bytes:
-        """The repaired bytes that the parser may see now."""
-        clean: list[bytes] = []
+    def feed(self, data: bytes) -> None:
+        """Takes what has arrived."""
         while data and self.error is None:
-            piece, data = self._read(data)
-            clean.append(piece)
-        return b"".join(clean)
+            data = self._read(data)
 
-    # -- each takes what has arrived, and returns the repaired part and the rest for the next one
+    def feed_eof(self, reason: str = "") -> None:
+        """The connection has ended. `reason`: it was not closed in an orderly way."""
+        if self.ended or self.error is not None:
+            return
+        if self.head is None:
+            self.error = LostError(reason)
+        elif self._read == self._read_all and not reason:
+            self.ended = True
+        elif self.head.length is not None:
+            self.error = BrokenBodyError(f"it ends after {self.size} of {self.head.length} bytes")
+        else:
+            self.error = BrokenBodyError(reason or "it ends before its last chunk")
 
-    def _read_head(self, data: bytes) -> tuple[bytes, bytes]:
-        begun = self._head
+    def take(self) -> bytes:
+        """What has arrived of the body since the last call."""
+        parts = self._parts
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self.unread = 0
+        return data
+
+    # -- each takes what has arrived, and returns the rest for the next one
+
+    def _read_head(self, data: bytes) -> bytes:
+        begun = self._begun
         if not begun:
             self.odd = self.odd or data[:1].isspace()
             data = data.lstrip(b" \t\r\n")
@@ -85,21 +107,24 @@ class AnswerRepair:
             rest, head = bytes(head[found.end() :]), bytes(head[: found.start()])
             begun.clear()
             try:
-                return self._begin_body(mend(head)), rest
+                self._begin_body(read_head(head))
             except BrokenAnswerError as error:
                 self.error = error
+            return rest
         elif not begun:
             begun += data
-        return b"", b""
+        return b""
 
-    def _begin_body(self, head: Head) -> bytes:
+    def _begin_body(self, head: Head) -> None:
         self.odd = self.odd or head.odd
         if head.status < 200 and head.status != SWITCHING:
             self._interim += 1
             if self._interim > INTERIM_ANSWERS:
                 self.error = FloodError(f"more than {INTERIM_ANSWERS} interim answers (1xx)")
-        elif self._is_head or head.status in _WITHOUT_BODY or head.length == 0:
-            self._read = self._read_surplus
+            return
+        self.head = head
+        if self._is_head or head.status in _WITHOUT_BODY or head.length == 0:
+            self._end()
         elif head.chunked:
             self._read = self._read_chunks
         elif head.length is not None:
@@ -107,26 +132,36 @@ class AnswerRepair:
             self._read = self._read_counted
         else:
             self._read = self._read_all
-        return head.data
 
-    def _read_all(self, data: bytes) -> tuple[bytes, bytes]:
+    def _end(self) -> None:
+        self.ended = True
+        self._read = self._read_surplus
+
+    def _add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self.size += len(part)
+        self.unread += len(part)
+
+    def _read_all(self, data: bytes) -> bytes:
         """The body ends with the connection."""
-        return data, b""
+        self._add(data)
+        return b""
 
-    def _read_counted(self, data: bytes) -> tuple[bytes, bytes]:
+    def _read_counted(self, data: bytes) -> bytes:
         piece, rest = (data, b"") if len(data) <= self._left else (data[: self._left], data[self._left :])
+        self._add(piece)
         self._left -= len(piece)
         if not self._left:
-            self._read = self._read_surplus
-        return piece, rest
+            self._end()
+        return rest
 
-    def _read_surplus(self, data: bytes) -> tuple[bytes, bytes]:
+    def _read_surplus(self, data: bytes) -> bytes:
         """Data after the answer: it belongs to no request."""
         self.odd = True
-        return b"", b""
+        return b""
 
-    def _read_chunks(self, data: bytes) -> tuple[bytes, bytes]:
-        """All chunks that have arrived, as one chunk: they may be tiny."""
+    def _read_chunks(self, data: bytes) -> bytes:
+        """All chunks that have arrived, as one part: they may be tiny."""
         data = self._rest + data
         at, parts = 0, []
         ended = False
@@ -143,14 +178,14 @@ class AnswerRepair:
                 break
             ended = self._read_line(data[at : end + 1])
             at = end + 1
-        clean = b"".join(parts)
-        if clean:
-            clean = b"%x\r\n%b\r\n" % (len(clean), clean)
+        if parts:
+            self._add(b"".join(parts))
         if ended:
-            self._read, self._rest = self._read_surplus, b""
-            return clean + b"0\r\n\r\n", data[at:]
+            self._rest = b""
+            self._end()
+            return data[at:]
         self._rest = data[at:]
-        return clean, b""
+        return b""
 
     def _read_line(self, line: bytes) -> bool:
         """Whether that was the last line of the chunks."""
@@ -160,26 +195,26 @@ class AnswerRepair:
         if self._line == "trailer":
             self._trailers += len(line)
             if self._trailers > ANSWER_HEADERS:
-                self.error = aiohttp.ClientPayloadError("no end of what follows the last chunk")
+                self.error = BrokenBodyError("no end of what follows the last chunk")
             self.odd = self.odd or bool(text and not _TRAILER.match(text))
             return not text
         if self._line == "end":
             self._line = "size"
             if text:
-                self.error = aiohttp.ClientPayloadError(f"{text[:20]!r} where the end of a chunk is due")
+                self.error = BrokenBodyError(f"{text[:20]!r} where the end of a chunk is due")
         elif found := _CHUNK_SIZE.match(text):
             self._left = int(found[1], 16)
             self._line = "end" if self._left else "trailer"
             self.odd = self.odd or bool(found[2])  # an extension: programs disagree where it ends
         else:
-            self.error = aiohttp.ClientPayloadError(f"{text[:20]!r} where the size of a chunk is due")
+            self.error = BrokenBodyError(f"{text[:20]!r} where the size of a chunk is due")
         return False
 
 
 # -- heads
 
 
-def mend(head: bytes) -> Head:
+def read_head(head: bytes) -> Head:
     """The head of an answer, without the empty line at its end. Raises BrokenAnswerError."""
     if len(head) > ANSWER_HEADERS:
         raise BrokenAnswerError(f"headers of more than {ANSWER_HEADERS} bytes")
@@ -194,15 +229,24 @@ def _faultless(head: bytes) -> Head | None:
     if found is None or len(special) > 1:
         return None
     status = int(found[1])
+    length, chunked = None, False
     if not special:
-        without = status in _WITHOUT_BODY and head.endswith(b"\r")  # as 304 to a page that is visited again
-        return Head(found[0] + b"\r\n\r\n", status, None, chunked=False, odd=False) if without else None
-    name, value = special[0][0].lower(), special[0][1]
-    counted = name == b"content-length" and _LENGTH.fullmatch(value) is not None
-    chunked = name == b"transfer-encoding" and value == b"chunked"
-    if status in _WITHOUT_BODY or not (counted or chunked):
-        return None
-    return Head(found[0] + b"\r\n\r\n", status, int(value) if counted else None, chunked, odd=False)
+        if status not in _WITHOUT_BODY or not head.endswith(b"\r"):
+            return None  # 304 to a page that is visited again has neither
+    else:
+        name, value = special[0][0].lower(), special[0][1]
+        chunked = name == b"transfer-encoding" and value == b"chunked"
+        if name == b"content-length" and _LENGTH.fullmatch(value) is not None:
+            length = int(value)
+        elif not chunked or status in _WITHOUT_BODY:
+            return None
+        if status in _WITHOUT_BODY:
+            return None
+    fields = []
+    for line in found[0].decode("ascii").split("\r\n")[1:]:
+        field, _, value = line.partition(":")
+        fields.append((field, value.strip(" \t")))
+    return Head(status, fields, length, chunked, _lasts(head, is_old=False), odd=False)
 
 
 def _mended(head: bytes) -> Head:
@@ -211,7 +255,7 @@ def _mended(head: bytes) -> Head:
     if (found := _STATUS.match(first)) is None:
         raise BrokenAnswerError(f"no status in {first[:50]!r}")
     is_old, status = (found[1] or b"1", found[2] or b"0") <= (b"1", b"0"), int(found[3])
-    clean, lengths, codings = [b"HTTP/1.%d %d " % (not is_old, status)], list[bytes](), list[bytes]()
+    clean, lengths, codings = list[tuple[bytes, bytes]](), list[bytes](), list[bytes]()
     odd = odd or not _CLEAN_STATUS.match(first)
     for line in lines:
         name, colon, value = line.partition(b":")
@@ -223,22 +267,31 @@ def _mended(head: bytes) -> Head:
             case b"transfer-encoding":
                 codings += (part.strip(b" \t") for part in value.lower().split(b","))
             case b"location":
-                clean.append(b"Location: " + escape_bytes(value.strip(b" \t")))
+                clean.append((b"Location", escape_bytes(value.strip(b" \t"))))
             case lower if _TOKEN.fullmatch(lower):
-                clean.append(token + b": " + value.strip(b" \t"))
+                clean.append((token, value.strip(b" \t")))
             case _:
                 odd = True  # not a valid name: dropped
     length, chunked = _length(lengths), b"chunked" in codings
     if others := [coding for coding in codings if coding not in _FRAMING]:
-        clean.append(b"Content-Encoding: " + b", ".join(others))  # decoded in the same way
+        clean.append((b"Content-Encoding", b", ".join(others)))  # decoded in the same way
     if status >= 200 and status not in _WITHOUT_BODY:
         if chunked:
-            clean.append(b"Transfer-Encoding: chunked")
+            clean.append((b"Transfer-Encoding", b"chunked"))
         elif length is not None:
-            clean.append(b"Content-Length: %d" % length)
+            clean.append((b"Content-Length", b"%d" % length))
     odd = odd or len(lengths) + len(codings) > 1 or (length is None and bool(lengths))
     odd = odd or bool(others) or (chunked and is_old)
-    return Head(b"\r\n".join((*clean, b"", b"")), status, None if chunked else length, chunked, odd)
+    fields = [(name.decode(), value.decode("utf-8", "surrogateescape")) for name, value in clean]
+    lasts = _lasts(b"\n" + b"\n".join(lines), is_old=is_old)
+    return Head(status, fields, None if chunked else length, chunked, lasts, odd)
+
+
+def _lasts(head: bytes, *, is_old: bool) -> bool:
+    """Whether the server waits for another request, by what it says and its version."""
+    said = b",".join(_CONNECTION.findall(head)).lower()
+    words = {word.strip() for word in said.split(b",")} if said else set()
+    return b"close" not in words and (not is_old or b"keep-alive" in words)
 
 
 def _unfold(head: bytes) -> tuple[bytes, bool]:

@@ -16,12 +16,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from ipaddress import ip_address
 
-from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Struct
 
 from shoal.admit.identity import registrable_domain
 from shoal.fetch.dns_lookup import Lookup, UnresolvedError, Why, check_servers, make_lookup
-from shoal.fetch.guard import Guard
 from shoal.fetch.slots import waiting
 from shoal.settings import Settings
 
@@ -105,10 +103,6 @@ class Resolver:
             raise UnresolvedError(answer.why, answer.error)
         return answer.addresses
 
-    def for_connector(self, guard: Guard | None = None) -> AbstractResolver:
-        """A resolver for aiohttp's connectors. The guard learns what names resolve to."""
-        return _ConnectorResolver(self, guard)
-
     async def close(self) -> None:
         for task in self._asking.values():
             task.cancel()
@@ -185,45 +179,6 @@ class Resolver:
             idle = next((key for key, one in self._domains.items() if not one.users), None)
             if idle is not None:
                 del self._domains[idle]
-
-
-class _ConnectorResolver(AbstractResolver):
-    def __init__(self, resolver: Resolver, guard: Guard | None) -> None:
-        self._resolver = resolver
-        self._guard = guard
-        self._turn = 0
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        addresses = await self._resolver.resolve(host)
-        if self._guard is not None:
-            self._guard.note(host, port, addresses)
-        results = [_result(host, address, port) for address in self._in_turn(addresses)]
-        return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
-
-    def _in_turn(self, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        """IPv6 first; within a family another address first each time, so that a site's servers share the load."""
-        if len(addresses) == 1:
-            return addresses
-        self._turn += 1
-        six = [address for address in addresses if ":" in address]
-        four = [address for address in addresses if ":" not in address]
-        return (*_rotated(six, self._turn), *_rotated(four, self._turn))
-
-    async def close(self) -> None:
-        """The shared resolver is closed by its owner."""
-
-
-def _rotated(addresses: list[str], turn: int) -> list[str]:
-    first = turn % len(addresses) if addresses else 0
-    return addresses[first:] + addresses[:first]
-
-
-def _result(host: str, address: str, port: int) -> ResolveResult:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-    return ResolveResult(hostname=host, host=address, port=port, family=family, proto=0, flags=flags)
 
 
 def domain_of(name: str) -> str:

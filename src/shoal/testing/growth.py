@@ -30,7 +30,7 @@ from shoal.develop.guessing.site_guess import looked_at
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.fetch.challenge import detect
-from shoal.fetch.http_answer import AnswerRepair
+from shoal.fetch.http_answer import AnswerReader
 from shoal.html import charset, decoding
 from shoal.html.attribute_bombs import crowded_tag
 from shoal.html.feed import Feed
@@ -213,8 +213,8 @@ def _kind(body: bytes) -> None:
 def _mend(body: bytes) -> None:
     """As a head, as chunks, and in small pieces."""
     for data in (b"HTTP/1.1 200 OK\r\nX: " + body + b"\r\n\r\n", _CHUNKED + body):
-        AnswerRepair(is_head=False).feed(data)
-        pieces = AnswerRepair(is_head=False)
+        AnswerReader(is_head=False).feed(data)
+        pieces = AnswerReader(is_head=False)
         for at in range(0, len(data), 1_000):
             pieces.feed(data[at : at + 1_000])
 

@@ -57,9 +57,7 @@ class Gate:
     async def close(self) -> None:
         for door in tuple(self._doors):
             await door.close()
-        if self._hosts is not None:
-            await self._hosts.close()
-            self._hosts = None
+        self._hosts = None
         if self._own_resolver is not None:
             await self._own_resolver.close()
             self._resolver = self._own_resolver = None

@@ -12,7 +12,6 @@ from ipaddress import ip_address
 from typing import Any
 
 import aiohappyeyeballs
-from aiohttp.abc import ResolveResult
 
 from shoal.fetch.proxy.proxy import Proxy
 
@@ -59,12 +58,6 @@ async def open_tunnel(proxy: Proxy, host: str, port: int, on_proxy: Callable[[],
         sock.close()
         raise
     return sock
-
-
-async def resolve_nothing(host: str, port: int) -> list[ResolveResult]:
-    """The host unresolved: the proxy resolves its name."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return [ResolveResult(hostname=host, host=host, port=port, family=family, proto=0, flags=0)]
 
 
 async def _introduce(loop: asyncio.AbstractEventLoop, sock: socket.socket, proxy: Proxy) -> None:
