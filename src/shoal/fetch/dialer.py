@@ -84,6 +84,12 @@ def _info(address: str, port: int) -> AddrInfoType:
     return socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port)
 
 
+async def sockets_closed() -> None:
+    """Waits until the loop has closed what was aborted: it does that in its next rounds."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 def connection_key(host: str, port: int) -> ConnectionKey:
     """What exceptions of the HTTP client name the host by."""
     return ConnectionKey(host, port, False, True, None, None, None)

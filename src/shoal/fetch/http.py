@@ -16,6 +16,7 @@ from shoal.clock import Clock
 from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.body_reader import read_answer
 from shoal.fetch.deadline import check_lease
+from shoal.fetch.dialer import sockets_closed
 from shoal.fetch.failures import LostError, ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_answer import Head
@@ -81,7 +82,7 @@ class HttpTransport:
             connection.abort()
         if self._owns_resolver:
             await self.resolver.close()
-        await asyncio.sleep(0)  # the loop closes the sockets
+        await sockets_closed()
 
     # -- one exchange
 

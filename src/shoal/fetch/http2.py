@@ -21,7 +21,7 @@ from shoal.clock import Clock
 from shoal.errors import SettingsError
 from shoal.fetch.body_reader import Meter, read_answer
 from shoal.fetch.deadline import check_lease
-from shoal.fetch.dialer import Dialer, HostConnector
+from shoal.fetch.dialer import Dialer, HostConnector, sockets_closed
 from shoal.fetch.failures import (
     BrokenAnswerError,
     LostError,
@@ -112,6 +112,7 @@ class Http2Transport:
         for connections in tuple(self._pool.values()):
             for connection in tuple(connections):
                 connection.abort()
+        await sockets_closed()
 
     # -- one exchange
 
