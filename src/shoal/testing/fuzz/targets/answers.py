@@ -14,8 +14,8 @@ from shoal.admit.sending import sent_url
 from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.body_reader import BodyTooLargeError, Decoder, UndecodableBodyError
 from shoal.fetch.challenge.signatures import detect
-from shoal.fetch.http_messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.http_answer import AnswerRepair
+from shoal.fetch.http_messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.robots_fetch import AnyHost, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest
 from shoal.frontier.redis.codec import encode_snapshot
