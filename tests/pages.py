@@ -18,7 +18,7 @@ from shoal.model import Done, Lease, Response, Settlement
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.admission import make_admission
-from shoal.runtime.job_runner import make_pipeline
+from shoal.runtime.page_steps import PageSteps
 from shoal.settings import Settings
 from shoal.spider.handlers import Yielded
 from shoal.spider.page import Page
@@ -51,9 +51,9 @@ class Pages:
                 transport, settings, LocalPools(), traffic=traffic, clock=clock, rng=rng, now=clock.now
             )
         self._taken: list[Response] = []
-        self.pipeline = make_pipeline(
-            spider,
-            settings,
+        self.pipeline = PageSteps(
+            spider=spider,
+            settings=settings,
             frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(transport, hosts, frontier, settings, clock),
@@ -69,7 +69,7 @@ class Pages:
             rng=rng,
             browser=browser,
             collecting=self._take,
-        )
+        ).pipeline()
 
     async def ask(self, lease: Lease) -> Response | Settlement | None:
         """The answer that a handler got, or how the page ended without."""

@@ -1,8 +1,11 @@
-"""Clocks. Time is an argument: nothing in the engine reads a clock that was not passed in."""
+"""Clocks, and dates as servers write them. Time is an argument: nothing in the engine reads a clock that was not passed
+in."""
 
 from __future__ import annotations
 
 import time as system
+from datetime import UTC
+from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 
@@ -31,3 +34,13 @@ class PageClock:
 
     def time(self) -> float:
         return self.at
+
+
+def http_date(text: str) -> float | None:
+    """The date of a header such as Last-Modified, in epoch seconds; None if it is none."""
+    try:
+        when = parsedate_to_datetime(text)
+        # Without a zone it would be read as local time; HTTP dates are GMT by definition.
+        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None

@@ -318,6 +318,30 @@ def test_an_interrupt_is_not_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert cli("crawl", "example.com") == (130, "", "")
 
 
+@pytest.mark.parametrize(
+    ("command", "module"),
+    [("crawl", "msgspec"), ("status", "shoal.engine.startup"), ("status", "shoal.cli.app")],
+)
+def test_an_interrupt_while_modules_are_imported_is_one_line(command: str, module: str) -> None:
+    """As a KeyboardInterrupt, msgspec would swallow it and crash later."""
+    program = f"""
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from shoal.cli import main
+main([{command!r}])
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "shoal: interrupted\n")
+
+
 # -- targets
 
 

@@ -66,3 +66,11 @@ def test_a_crawl_says_that_it_runs_once(cli: Cli, tmp_path: Path) -> None:
         "every '2h' is for shoal submit --store s.db, which runs it again and again; this crawl runs once"
         in err
     )
+
+
+def test_submit_says_what_stays_empty(cli: Cli, tmp_path: Path) -> None:
+    spider(tmp_path, "")
+    code, _, err = cli(*SUBMIT, "-o", "changes=c.jsonl")
+    assert (code, "-o changes= gets what has changed on pages that are visited again" in err) == (0, True), (
+        err
+    )

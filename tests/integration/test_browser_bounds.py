@@ -408,7 +408,7 @@ async def test_it_runs_at_a_lower_priority(chromium: BrowserTransport) -> None:
         answer = await shown(chromium, server.url("/"))
         nice = {os.getpriority(os.PRIO_PROCESS, pid) for pid in current(chromium).processes.pids()}
         await answer.close()
-    assert min(nice) >= 10
+    assert min(nice) >= min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
 
 
 async def test_no_process_shows_its_address_bar(chromium: BrowserTransport) -> None:

@@ -5,17 +5,15 @@ Whatever a person can get wrong ends in one line on stderr; a traceback is alway
 
 from __future__ import annotations
 
-import io
 import os
-import resource
+import signal
 import sys
-import traceback
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from shoal.engine import guardian
-from shoal.engine.startup import postpone_collection
-from shoal.errors import ShoalError
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
+# All else is imported inside functions: until `main` is called, Ctrl-C shows a traceback.
 INTERRUPTED = 130
 
 # The words are those of `shoal --help`; docs/cli.md says more.
@@ -35,6 +33,11 @@ _closed_streams: set[str] = set()
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line and exits the process. Commands that crawl do so in a child, under a guardian: the fork
     comes before all imports, which would make it slow."""
+    _end_on_interrupt()
+    from shoal.engine import guardian
+    from shoal.engine.startup import postpone_collection
+    from shoal.errors import ShoalError
+
     argv = sys.argv[1:] if argv is None else argv
     postpone_collection()
     open_closed_streams()
@@ -44,15 +47,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             guardian.guard()
         except ShoalError as error:
             raise SystemExit(complain(str(error), error.exit_code)) from None
-    try:
-        raise SystemExit(run(argv))
-    except KeyboardInterrupt:  # while modules are imported
-        raise SystemExit(INTERRUPTED) from None
+    raise SystemExit(run(argv))
 
 
 def run(argv: Sequence[str]) -> int:
     """Runs one command line; answers the exit code."""
     from shoal.cli.app import Abort, command_line, usage_mistake
+    from shoal.errors import ShoalError
     from shoal.text import at_store, without_secrets
 
     before, stdout = at_store.set(""), sys.stdout
@@ -62,9 +63,9 @@ def run(argv: Sequence[str]) -> int:
             f"only {files} files may be open (ulimit -n), Shoal needs {_LEAST_FILES}: raise it", 2
         )
     try:
-        code = command_line(argv[0] if argv else "")(
-            args=list(argv), prog_name="shoal", standalone_mode=False
-        )
+        command = command_line(argv[0] if argv else "")
+        _raise_on_interrupt()
+        code = command(args=list(argv), prog_name="shoal", standalone_mode=False)
     except ShoalError as error:
         return complain(str(error), error.exit_code)
     except (KeyboardInterrupt, Abort):
@@ -84,8 +85,30 @@ def run(argv: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _end_on_interrupt() -> None:
+    """Ctrl-C ends the process at once, with one line. A KeyboardInterrupt inside an import may be swallowed by a module
+    that is written in C, which then crashes later."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # and not ignored, as by nohup
+        signal.signal(signal.SIGINT, _end)
+
+
+def _end(number: int, frame: object) -> None:
+    try:
+        os.write(2, b"shoal: interrupted\n")
+    finally:
+        os._exit(INTERRUPTED)
+
+
+def _raise_on_interrupt() -> None:
+    """From now on Ctrl-C is a KeyboardInterrupt, unless a guardian handles it."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def complain(message: str, code: int, *, trace: bool = False) -> int:
     """One line on stderr, whatever the message is made of; after the traceback of the error, if that is wanted."""
+    import traceback
+
     from shoal.events import event
     from shoal.humanize import printable
     from shoal.telemetry.logging import only_json
@@ -103,6 +126,8 @@ def complain(message: str, code: int, *, trace: bool = False) -> int:
 def _raise_file_limit() -> float:
     """Raises the limit of open files as far as a process may, and returns it. The usual soft limit is for programs that
     use `select`."""
+    import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -130,6 +155,8 @@ def open_closed_streams() -> None:
 
 def _escape_what_cannot_be_written() -> None:
     """A terminal that does not take UTF-8 gets escapes for the characters that it lacks. Pages and items have any."""
+    import io
+
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.encoding.lower() != "utf-8":
         sys.stdout.reconfigure(errors="backslashreplace")
 

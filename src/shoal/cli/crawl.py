@@ -78,6 +78,7 @@ def crawl(
     """Crawl TARGETs, and write what they yield to files. The same command again resumes where it stopped."""
     from shoal.cli.dashboard import beside
     from shoal.cli.targets import read_targets, show_arguments
+    from shoal.runtime.job_plan import without_effect
     from shoal.terminal.console import say
 
     if help_args:
@@ -129,11 +130,8 @@ def crawl(
     plan = _plan(source, given, config, job, store, rows, fresh)
     check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
-    if times := plan.settings.every or plan.settings.cron:
-        what = "every" if plan.settings.every else "cron"
-        say(
-            f"{what} {times!r} is for {command('submit')}, which runs it again and again; this crawl runs once"
-        )
+    for line in without_effect(plan):
+        say(line)
     if debug:
         from shoal.spider.debugger import stop_in_handlers
 

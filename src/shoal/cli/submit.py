@@ -101,6 +101,8 @@ def submit(
 ) -> None:
     """Hand a job to the workers of a store. The same command again goes on where it stopped."""
     from shoal.jobs.schedule import read_times
+    from shoal.runtime.job_plan import without_effect
+    from shoal.terminal.console import say
 
     options.set_up_logging(log_level)
     share = endings.read_share(fail_above)
@@ -118,6 +120,8 @@ def submit(
     maps, feeds = start_options.listed_words(sitemaps, feeds)
     aimed = _targets(targets or [], input_file, arguments, maps, feeds, column or "", since)
     plan = _plan(aimed, output or [], store, job, fresh, priority, given, config)
+    for line in without_effect(plan):
+        say(line)
     if every is not None or cron is not None:
         seconds, cron = read_times(every or "", cron or "", mark="--")
         if not seconds and not cron:
@@ -224,13 +228,13 @@ def _check_stored(spider: Spider) -> None:
 
 
 def _schedule(plan: JobPlan, every: float, cron: str, keep: int, shown: str) -> None:
-    from shoal.runtime.job_plan import visits_again
     from shoal.runtime.submit import schedule
+    from shoal.spider.revisits import visits_again
     from shoal.terminal.console import ask, say, when
 
     if keep < 1:
         raise UsageError(f"--keep {keep}: at least 1")
-    if visits_again(plan):
+    if visits_again(plan.spider, plan.settings):
         raise UsageError(
             "a job whose pages are visited again never ends, so no second run of it begins: leave out revisit, or"
             " every and cron"

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 
 from msgspec.structs import replace
 
 from shoal.admit import Admission
+from shoal.clock import http_date
 from shoal.engine.validators import Validators
 from shoal.engine.webhooks import webhook_tasks
 from shoal.frontier.clock import FrontierClock
@@ -49,6 +49,7 @@ from shoal.settings import BROWSER, Settings
 from shoal.sink.changes import compare, touches, vanished
 from shoal.sink.outputs import NOTHING_MORE, Wanted
 from shoal.spider.handler_code import code_of
+from shoal.spider.revisits import revisits_of, visits_again
 from shoal.spider.spider import Spider
 from shoal.text import one_line
 
@@ -96,8 +97,7 @@ class Revisiting:
 
     @property
     def is_standing(self) -> bool:
-        """Whether the settings or a handler want pages to be visited again."""
-        return self._pace_of_source() is not None
+        return visits_again(self._spider, self._settings)
 
     def pace_for(self, task: Task) -> Pace | None:
         """How often the page is visited; None: once."""
@@ -115,7 +115,7 @@ class Revisiting:
         return self._paces[text]
 
     def _pace_of_source(self) -> Pace | None:
-        said = [self._settings.revisit, *(handler.revisit for handler in self._spider.handlers.values())]
+        said = revisits_of(self._spider, self._settings)
         paces = [pace for pace in map(self._pace, said) if pace is not None]
         if not paces:
             return None
@@ -292,10 +292,7 @@ class Revisiting:
 
     def _age(self, modified: str) -> float | None:
         """Seconds since the page changed, as the server says. Its clock is not the frontier's."""
-        try:
-            said = parsedate_to_datetime(modified).timestamp() if modified else None
-        except (TypeError, ValueError, OverflowError):
-            return None
+        said = http_date(modified)
         return None if said is None else max(0.0, self._clock.time() - said)
 
     def _until(self, record: PageRecord) -> float:

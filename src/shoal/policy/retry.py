@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 import re
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 
 from msgspec import Struct
 
+from shoal.clock import http_date
 from shoal.policy.protocol import NO_LIMITS, Limits, Observation
 from shoal.settings import Settings
 
@@ -30,17 +29,8 @@ def retry_after(value: str | None, now: float, cap: float) -> float | None:
     value = value.strip()
     if _SECONDS.fullmatch(value):
         return min(float(value), cap)
-    when = _http_date(value)
+    when = http_date(value)
     return min(when - now, cap) if when is not None and when > now else None
-
-
-def _http_date(value: str) -> float | None:
-    try:
-        when = parsedate_to_datetime(value)
-        # Without a zone it would be read as local time; HTTP dates are GMT by definition.
-        return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
 
 
 def delay(

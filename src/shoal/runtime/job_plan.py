@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 from msgspec import Struct
@@ -24,12 +25,14 @@ from shoal.policy.lanes import no_such_lane, served
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Output, is_database, output_key
 from shoal.sink.objects.object_store import is_object_store
-from shoal.sink.outputs import read_output
+from shoal.sink.outputs import read_output, wanted_by
 from shoal.spider.arguments import read_key, spider_key
 from shoal.spider.loading import SpiderSource, import_address
 from shoal.spider.plugins import check_plugins
+from shoal.spider.revisits import visits_again
 from shoal.spider.schemas import kinds_of
 from shoal.spider.spider import Spider
+from shoal.text import command
 
 
 class JobPlan(Struct, frozen=True):
@@ -116,10 +119,21 @@ def check_parts(plan: JobPlan) -> None:
     _check_kinds(plan)
 
 
-def visits_again(plan: JobPlan) -> bool:
-    """Whether the settings or a handler want pages to be visited again."""
-    said = [plan.settings.revisit, *(handler.revisit for handler in plan.spider.handlers.values())]
-    return any(text not in ("", "never") for text in said)
+def without_effect(plan: JobPlan) -> Iterator[str]:
+    """What was asked for and does nothing, in a line each."""
+    settings = plan.settings
+    if plan.is_crawl and (times := settings.every or settings.cron):
+        what = "every" if settings.every else "cron"
+        yield f"{what} {times!r} is for {command('submit')}, which runs it again and again; this crawl runs once"
+    if settings.max_pages or settings.offline:
+        why = f"with {'max_pages' if settings.max_pages else 'offline'}, every page is visited once"
+    elif not visits_again(plan.spider, settings):
+        why = "neither the settings nor a handler say revisit, as --revisit 1h does"
+    else:
+        return
+    for name, asked in (("-o changes=", wanted_by(plan.output).changes), ("--webhook", settings.webhook)):
+        if asked:
+            yield f"{name} gets what has changed on pages that are visited again; {why}"
 
 
 def check_revisit(settings: Settings) -> None:

@@ -6,42 +6,23 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal.admit import Admission
 from shoal.archive.cache import ArchiveCache
 from shoal.clock import Clock, SystemClock
 from shoal.engine.archiving import Archiver
-from shoal.engine.downloads import Downloads
-from shoal.engine.escalation import Escalation
-from shoal.engine.fetching import Fetcher
-from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import HistoryRecorder, read_history
-from shoal.engine.inner_fetch import InnerFetcher
-from shoal.engine.judging import Judge
-from shoal.engine.learning import Learner
 from shoal.engine.letter_hooks import LetterHooks
-from shoal.engine.links import Links
-from shoal.engine.logins import Logins
-from shoal.engine.page_hooks import PageHooks
-from shoal.engine.page_line import PageLines
-from shoal.engine.permission import Permission
-from shoal.engine.pipeline import Pipeline
 from shoal.engine.process_hooks import ProcessHooks
-from shoal.engine.quality import Quality
 from shoal.engine.recent import RecentRecorder
-from shoal.engine.revisiting import Revisiting
 from shoal.engine.served import Pages
-from shoal.engine.sessions import SessionKeeper
 from shoal.engine.tally import Tally
 from shoal.engine.webhooks import Webhooks
 from shoal.errors import ShoalError, SinkAway
 from shoal.events import event
 from shoal.fetch.browser.executable import available
-from shoal.fetch.challenge import Challenges
 from shoal.fetch.guard import Guard
 from shoal.fetch.own_transport import with_own_transport
 from shoal.fetch.proxy.routes import Routes
@@ -59,10 +40,12 @@ from shoal.jobs.note import is_for_fleet
 from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
+from shoal.runtime.admission import make_admission
 from shoal.runtime.job_hooks import JobHooks
 from shoal.runtime.job_plan import check_cache
 from shoal.runtime.object_endings import finish_objects
 from shoal.runtime.output_checks import file_claim
+from shoal.runtime.page_steps import PageSteps, by_handler
 from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
@@ -73,17 +56,13 @@ from shoal.sink.objects.object_store import ObjectStore, is_object_store
 from shoal.sink.objects.outage import Outage
 from shoal.sink.outputs import NOTHING_MORE, Wanted
 from shoal.sink.ownership import FileClaim
-from shoal.spider.handlers import Yielded, collect
-from shoal.spider.hooks import NO_HOOKS, Hooks
-from shoal.spider.login import Account
+from shoal.spider.handlers import collect
+from shoal.spider.hooks import Hooks
 from shoal.spider.plugins import hooks_of
-from shoal.spider.spider import Handler, Spider
-from shoal.spider.state import Values
+from shoal.spider.spider import Spider
 
 if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
-
-from shoal.runtime.admission import make_admission
 
 _PATIENCE = 60.0  # seconds that an object store may be away at the end of a job
 
@@ -142,8 +121,8 @@ class JobRunner:
             clock=clock,
             rng=rng,
             now=clock.now,
-            handlers=pools_of(spider),
-            countries=countries_of(spider),
+            handlers=by_handler(spider, "pool"),
+            countries=by_handler(spider, "country"),
             own=hosts.own,
             trusts_tasks=trusts_tasks,
         )
@@ -157,9 +136,9 @@ class JobRunner:
             RecentRecorder(frontier, job, clock.now, spider.handler_named("").name),
         )
         self._budget = RetryBudget(settings)
-        pages = make_pipeline(
-            spider,
-            settings,
+        steps = PageSteps(
+            spider=spider,
+            settings=settings,
             frontier=frontier,
             hosts=hosts,
             robots=RobotsFetcher(
@@ -195,6 +174,7 @@ class JobRunner:
             webhooks=self._webhooks,
             replaces=sink.writes_first,
         )
+        pages = steps.pipeline()
         self.pages: Pages = pages if tracing is None else tracing.pages(pages)
 
     def __repr__(self) -> str:
@@ -321,132 +301,6 @@ class JobRunner:
             await asyncio.to_thread(self._files.sweep)
 
 
-def make_pipeline(
-    spider: Spider,
-    settings: Settings,
-    *,
-    frontier: Frontier,
-    hosts: HostCache,
-    robots: RobotsFetcher,
-    transport: Transport,
-    routes: Routes,
-    guard: Guard,
-    traffic: Traffic,
-    budget: RetryBudget,
-    admission: Admission,
-    tally: Tally,
-    recorder: HistoryRecorder,
-    clock: FrontierClock,
-    rng: random.Random,
-    job: str = "",
-    notes: SessionNotes | None = None,
-    accounts: Mapping[str, Account] | None = None,
-    browser: bool = False,
-    confined: RestrictedTransport | None = None,
-    files: Callable[[], FileStore] | None = None,
-    collecting: Callable[..., Awaitable[Yielded]] = collect,
-    hooks: Hooks = NO_HOOKS,
-    state: Values | None = None,
-    letters: LetterHooks | None = None,
-    archiver: Archiver | None = None,
-    cache: ArchiveCache | None = None,
-    wanted: Wanted = NOTHING_MORE,
-    webhooks: Webhooks | None = None,
-    replaces: bool = False,
-) -> Pipeline:
-    """The steps of a page's path, in their order. `browser`: there is one to open pages with. `wanted`: what the
-    output takes besides items. `replaces`: rows go where there may be older ones."""
-    challenges = Challenges(settings, browser=browser)
-    escalation = Escalation(hosts, clock, rng, on=challenges.escalates)
-    judge = Judge(settings, hosts, routes, budget, challenges, clock, rng)
-    learner = Learner(settings, hosts, routes, budget, escalation, traffic, clock)
-    permission = Permission(
-        settings, frontier, hosts, routes, robots, judge, learner, escalation, clock, rng, confined
-    )
-    fetcher = Fetcher(transport, hosts, routes, guard, escalation, clock, waits_of(spider))
-    notes = notes or SessionNotes(frontier, settings.session_key)
-    sessions = SessionKeeper(job, settings, notes, routes.sessions, routes.proxies, tally, clock)
-    links = Links(
-        settings,
-        admission=admission,
-        escalation=escalation,
-        tally=tally,
-        now=clock.time,
-        hasten=frontier.hasten,
-    )
-    page_hooks = PageHooks(hooks, spider, settings, clock)
-    make_inner = partial(
-        InnerFetcher,
-        settings,
-        frontier=frontier,
-        hosts=hosts,
-        permission=permission,
-        fetcher=fetcher,
-        judge=judge,
-        learner=learner,
-        admission=admission,
-        tally=tally,
-        clock=clock,
-        sessions=sessions,
-        hooks=page_hooks,
-    )
-    logins = None
-    if spider.logs_in is not None:
-        logins = Logins(
-            spider.logs_in,
-            accounts or {},
-            settings,
-            keeper=sessions,
-            sessions=routes.sessions,
-            inner=make_inner(),
-            tally=tally,
-            clock=clock,
-            rng=rng,
-        )
-    inner = make_inner(logins=logins, archiver=archiver, cache=cache)
-    revisits = Revisiting(
-        spider, settings, hosts=hosts, admission=admission, clock=clock, rng=rng, wanted=wanted
-    )
-    handling = Handling(
-        spider,
-        settings,
-        links=links,
-        tally=tally,
-        clock=clock,
-        rng=rng,
-        hooks=page_hooks,
-        inner=inner,
-        downloads=Downloads(settings, inner, files, tally) if files is not None else None,
-        collecting=collecting,
-        is_standing=revisits.is_standing,
-        quality=Quality(spider, settings, hosts, replaces=replaces),
-    )
-    return Pipeline(
-        settings,
-        hosts=hosts,
-        permission=permission,
-        sessions=sessions,
-        logins=logins,
-        fetcher=fetcher,
-        judge=judge,
-        learner=learner,
-        handling=handling,
-        links=links,
-        admission=admission,
-        tally=tally,
-        recorder=recorder,
-        routes=routes,
-        revisits=revisits,
-        clock=clock,
-        state=state,
-        letters=letters,
-        archiver=archiver,
-        cache=cache,
-        lines=PageLines(spider.handler_named("").name),
-        webhooks=webhooks or Webhooks(settings, clock, rng, os.environ),
-    )
-
-
 def _rows_file(journal: Journal | None) -> Path | None:
     """The first file on this machine that rows go to."""
     if isinstance(journal, Several):
@@ -471,22 +325,3 @@ def _cache_of(settings: Settings) -> ArchiveCache | None:
         max_age=settings.cache_age,
         refresh=settings.cache_refresh,
     )
-
-
-def pools_of(spider: Spider) -> dict[str, str]:
-    """The pools that handlers ask for."""
-    return {name: handler.pool for name, handler in _by_name(spider) if handler.pool}
-
-
-def countries_of(spider: Spider) -> dict[str, str]:
-    """The countries that handlers ask for."""
-    return {name: handler.country for name, handler in _by_name(spider) if handler.country}
-
-
-def waits_of(spider: Spider) -> dict[str, str]:
-    """What the pages of handlers wait for in a browser."""
-    return {name: handler.wait_for for name, handler in _by_name(spider) if handler.wait_for}
-
-
-def _by_name(spider: Spider) -> list[tuple[str, Handler]]:
-    return [*spider.handlers.items(), ("", spider.handler_named(""))]

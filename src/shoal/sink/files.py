@@ -21,7 +21,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +28,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from shoal.clock import http_date
 from shoal.errors import SinkError, SpiderError
 from shoal.html.media import media_type
 from shoal.sink.durable import sync_folder
@@ -377,11 +377,8 @@ def _write_whole(path: Path, data: bytes) -> None:
 def _last_change(headers: Mapping[str, str]) -> str:
     """Last-Modified, if it tells versions apart (RFC 9110, 8.8.2.2): not of a file that changed a moment ago."""
     modified = headers.get("Last-Modified", "")
-    try:
-        age = parsedate_to_datetime(headers.get("Date", "")) - parsedate_to_datetime(modified)
-    except (TypeError, ValueError):
-        return ""
-    return modified if age.total_seconds() >= 1 else ""
+    sent, changed = http_date(headers.get("Date", "")), http_date(modified)
+    return modified if sent is not None and changed is not None and sent - changed >= 1 else ""
 
 
 def _boot() -> str:
