@@ -3,9 +3,12 @@
 A lease tells the version of its host's record, so a record is read again only after somebody changed it. A write is
 compare-and-set: if another worker was quicker, its record is read, and what was observed here is added to it.
 
-`record` adds an observation to the states of the host's policies at once, in the cache. It is written by `flush`, with
-the next beat, if it moves the host's valve; else by `write_back`, after a while: most requests teach nothing that
-others must know right away.
+`record` takes an observation into the cache. It is written by `flush`, with the next beat, if it moves the host's
+valve; else by `write_back`, after a while: most requests teach nothing that others must know right away.
+
+Trouble is added to the states of the host's policies at once. The pages of a host that is well are added together, when
+somebody asks for its limits, and before each beat: at hundreds of pages a second, limits after each would be computed
+for nobody.
 """
 
 from __future__ import annotations
@@ -76,6 +79,7 @@ class HostView(Struct):
     unmarked: bool = False  # its start mark, pins or origins are not written yet
     samples: list[PageSample] = []  # what pages yielded, not written yet
     visits: list[tuple[Visit, float]] = []  # … and what visits showed, with their times
+    unfolded: list[Observation] = []  # of the unwritten ones, those that are not in `policies` and `limits` yet
 
 
 class HostCache:
@@ -96,6 +100,7 @@ class HostCache:
         self._first_valve = first_valve(settings)
         self._views: dict[str, HostView] = {}
         self._unwritten_since: dict[str, float] = {}  # hosts with unwritten observations, oldest first
+        self._unfolded: set[str] = set()  # hosts with such observations
         self._to_flush: set[str] = set()  # hosts whose changes other processes must know now
         self._others = OtherJobs(frontier, job)
         self._cached_bytes = 0
@@ -127,7 +132,9 @@ class HostCache:
 
     async def current(self, host: str) -> HostView:
         """The host as last read. Reads it if it is not cached."""
-        return self._views.get(host) or await self._read(host)
+        view = self._views.get(host) or await self._read(host)
+        self._fold(host, view)
+        return view
 
     def _mark(self, host: str, view: HostView, state: HostState) -> None:
         """Changes the state. It is written in the next round: before other processes get the links of the next page."""
@@ -182,6 +189,7 @@ class HostCache:
         if (view := self._views.pop(host, None)) is not None:
             self._cached_bytes -= view.weight
         self._unwritten_since.pop(host, None)
+        self._unfolded.discard(host)
         self._to_flush.discard(host)
 
     def _put(self, record: HostRecord) -> HostView:
@@ -239,6 +247,7 @@ class HostCache:
         was given up, whose valve lets all tasks through so that they become dead letters. Now the host may be probed,
         by one task only; or the task is for an origin without requests yet."""
         now, host, scheme = self._clock.now(), lease.task.host, scheme_of(lease.task.url)
+        self._fold(host, view)
         calm = view.calm and not view.limits.refuse
         own = view.limits if calm else view.terms.policies.limits_at(view.policies, now, scheme)
         if own.refuse:
@@ -254,7 +263,10 @@ class HostCache:
     def no_retry(self, host: str) -> str | None:
         """Why the host has no retries left; None: it has some."""
         view = self._views.get(host)
-        return view.limits.no_retry if view is not None else None
+        if view is None:
+            return None
+        self._fold(host, view)
+        return view.limits.no_retry
 
     def patterns(self, host: str) -> Patterns:
         """The patterns of the host's URLs that may need a browser."""
@@ -284,22 +296,40 @@ class HostCache:
         view = self._views.get(host)
         if view is None:
             return
-        before, known = view.limits, view.policies
-        policies = view.terms.policies
-        view.policies = policies.observe(known, [seen])
-        view.limits = policies.limits(view.policies, self._clock.now(), view.state.origins)
-        view.calm = policies.spares_origins(view.policies, self._clock.now())
-        tell_changes(host, known, view.policies, self._clock.now())
         view.unwritten.append(seen)
+        view.unfolded.append(seen)
+        if host not in self._unwritten_since:
+            self._unwritten_since[host] = self._clock.monotonic()
         if seen.blames_host:
             view.state = view.state.with_errors([seen.kind])
         if seen.look is not None:
             self._look(host, view, seen, seen.look)
-        self._unwritten_since.setdefault(host, self._clock.monotonic())
+        if view.calm and seen.kind == "ok":
+            self._unfolded.add(host)
+        else:
+            self._fold(host, view)
+
+    def _fold(self, host: str, view: HostView) -> None:
+        """Adds what was observed to the states of the policies, and computes the limits that follow."""
+        if not view.unfolded:
+            return
+        seen, view.unfolded = view.unfolded, []
+        before, known = view.limits, view.policies
+        policies, now = view.terms.policies, self._clock.now()
+        view.policies = policies.observe(known, seen)
+        view.limits = policies.limits(view.policies, now, view.state.origins)
+        view.calm = policies.spares_origins(view.policies, now)
         if _for_valve(view.limits) != _for_valve(before) and self._moves_valve(host, view):
             self._to_flush.add(host)
+        tell_changes(host, known, view.policies, now)
         if any(old.phase == "given_up" for _, old, _ in changed_breakers(known, view.policies)):
             self.given_up.answered(host)
+
+    def _fold_all(self) -> None:
+        hosts, self._unfolded = self._unfolded, set()
+        for host in sorted(hosts):  # the same order every time
+            if (view := self._views.get(host)) is not None:
+                self._fold(host, view)
 
     def record_rows(self, host: str, samples: Sequence[PageSample]) -> Sequence[PageSample]:
         """Takes in what a page of the host has yielded. Returns the samples with their time and run."""
@@ -342,6 +372,7 @@ class HostCache:
         """Writes what moves a valve."""
         # First the pages of hosts that answer again come back. If the process died in between, the next answer would
         # bring them back.
+        self._fold_all()
         await self.given_up.replay()
         while self._to_flush:
             hosts, self._to_flush = self._to_flush, set()
@@ -367,6 +398,7 @@ class HostCache:
             return
         silent = await self._others.silent(host, view.state, self._clock.now())
         view = self._views.get(host, view)
+        self._fold(host, view)
         self._unwritten_since.pop(host, None)
         batch, view.unwritten = view.unwritten, []
         samples, view.samples = view.samples, []

@@ -68,11 +68,15 @@ class HostPolicies:
     def observe(self, states: States, observations: Sequence[Observation]) -> States:
         """The states after the observations; the same object if nothing changed."""
         changed: dict[str, Struct | Raw] = {}
-        for seen in observations:
-            for name, policy in self._policies.items():
-                key = state_name(name, seen.origin) if name in self._per_origin else name
-                before = changed[key] if key in changed else states.get(key, self._unseen[name])
-                state = policy.observe(before, seen)
+        for name, policy in self._policies.items():
+            by_key = {name: observations}
+            if name in self._per_origin:
+                by_key = _by_origin(name, observations)
+            observe, unseen = policy.observe, self._unseen[name]
+            for key, seen in by_key.items():
+                before = state = states.get(key, unseen)
+                for one in seen:
+                    state = observe(state, one)
                 if state is not before:
                     changed[key] = state
         return {**states, **changed} if changed else states
@@ -143,6 +147,13 @@ def is_per_origin(policy: AnyPolicy) -> bool:
 def state_name(policy: str, origin: str) -> str:
     """The name of a policy's state for one origin."""
     return f"{policy}{AT}{origin}"
+
+
+def _by_origin(policy: str, observations: Sequence[Observation]) -> dict[str, Sequence[Observation]]:
+    found: dict[str, list[Observation]] = {}
+    for seen in observations:
+        found.setdefault(seen.origin, []).append(seen)
+    return {state_name(policy, origin): seen for origin, seen in found.items()}
 
 
 def origins_of(states: States) -> set[str]:
