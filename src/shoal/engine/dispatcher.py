@@ -423,6 +423,7 @@ class Engine:
         page: asyncio.Task[None],
     ) -> None:
         place.leave()
+        self._deadlines.forget(page)
         self._last_end = asyncio.get_running_loop().time()
         lease = self._running.pop(page)[1]
         if page.cancelled():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
@@ -99,24 +99,30 @@ class Fetcher:
             return task.headers
         return {"Referer": restored(kept, task.url), **(task.headers or {})}
 
-    @contextmanager
-    def guarded(self, task: Task, host: HostView) -> Iterator[None]:
+    def guarded(self, task: Task, host: HostView) -> AbstractContextManager[None]:
         """Lets the guard connect to a host that was typed, if its address is in the network that it had at this job's
         first request; and stores the networks that the guard has learnt."""
         pin = self._hosts.pin_of(host)
         if pin is None and not self._told:
-            yield
-            return
+            return _NOT_TYPED
         name = _host_and_port(task)
         if pin is not None and self._told.get(name) != pin:
             self._told[name] = pin
             self._guard.allow(*name, pin)
+        is_known = pin is not None and pin.networks is not None
+        return _NOT_TYPED if is_known or name not in self._told else self._learning(task.host, name)
+
+    @contextmanager
+    def _learning(self, host: str, name: tuple[str, int]) -> Iterator[None]:
         try:
             yield
         finally:
-            learnt = self._guard.pin(*name) if name in self._told else None
+            learnt = self._guard.pin(*name)
             if learnt is not None and learnt.networks is not None:
-                self._hosts.pin(task.host, learnt)
+                self._hosts.pin(host, learnt)
+
+
+_NOT_TYPED = nullcontext()
 
 
 def as_asked(fetched: Fetched, sent: Task, lease: Lease) -> tuple[Fetched, Lease]:

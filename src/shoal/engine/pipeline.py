@@ -58,7 +58,7 @@ from shoal.model.counts import CACHED, NOT_ARCHIVED
 from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered
-from shoal.spider.state import Values, state_of
+from shoal.spider.state import Values, keep_state_of
 from shoal.text import one_line
 
 
@@ -114,9 +114,9 @@ class Pipeline:
         self._revisits = revisits
 
     async def process(self, lease: Lease) -> Settlement | None:
-        """Fetches and handles one page. None: the task goes back untouched."""
-        with state_of(self._state):
-            settlement = await self._process(lease)
+        """Fetches and handles one page, in an asyncio task of its own. None: the page's task goes back untouched."""
+        keep_state_of(self._state)
+        settlement = await self._process(lease)
         if settlement is None:
             return None
         settlement = self._revisits.failed(settlement)
@@ -144,9 +144,8 @@ class Pipeline:
             return None
         if (elsewhere := self._revisits.start(lease)) is not None:
             return elsewhere
-        waiting = (
-            nullcontext() if task.lane == BROWSER else in_the_network()
-        )  # an open tab uses CPU while its page waits
+        # An open tab uses CPU while its page waits.
+        waiting = nullcontext() if task.lane == BROWSER else in_the_network()
         with waiting, self._fetcher.guarded(task, host):
             permit = await self._permission.ask(lease, host)
             if permit is None:

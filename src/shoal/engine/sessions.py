@@ -233,6 +233,8 @@ class SessionKeeper:
 
     async def _looks_for_some(self) -> bool:
         """Whether any site has set a cookie. As long as none has, no note of a site is read."""
+        if self._looked_at >= self._clock.now() - _STALE:
+            return self._some
         async with self._looking:
             now = self._clock.now()
             if not self._some and self._looked_at < now - _STALE:
@@ -288,6 +290,8 @@ class SessionKeeper:
     # -- writing
 
     async def _save(self, kept: Kept) -> None:
+        if kept.name is None and not kept.jar.touched:
+            return  # as nearly always: without the lock
         async with kept.lock:
             while (note := self._changed(kept)) is not None:
                 note, cut = bounded(note)

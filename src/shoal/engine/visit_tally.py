@@ -44,6 +44,8 @@ NO_VISITS = VisitTally()
 
 def visit_of(settlement: Settlement) -> VisitTally | None:
     """What the settlement says of a visit; None: its page is not followed."""
+    if not settlement.counts:
+        return None
     found = {name: number for name, number in settlement.counts if name in _NAMES}
     if not found:
         return None

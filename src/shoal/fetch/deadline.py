@@ -54,8 +54,8 @@ class LeaseDeadlines:
         return LeaseDeadline(asked + seconds - self._margin)
 
     def watch(self, page: asyncio.Task[None], deadline: LeaseDeadline) -> None:
+        """Until `forget`."""
         self._pages[page] = deadline
-        page.add_done_callback(self._forget)
         if self._timer is None:
             self._look_later()
 
@@ -81,7 +81,8 @@ class LeaseDeadlines:
                 deadline.is_handed_back = True
                 page.get_loop().call_soon_threadsafe(page.cancel, "a person is in a debugger")
 
-    def _forget(self, page: asyncio.Task[None]) -> None:
+    def forget(self, page: asyncio.Task[None]) -> None:
+        """The page has ended."""
         del self._pages[page]
         if not self._pages and self._timer is not None:
             self._timer.cancel()

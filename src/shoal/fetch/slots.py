@@ -46,6 +46,8 @@ class Slots:
         self._on_free = on_free
         self._waiting: Counter[str] = Counter()  # by lane
         self._returning: deque[asyncio.Future[None]] = deque()
+        self._patient: deque[tuple[float, PageSlot]] = deque()  # until when, the soonest first
+        self._timer: asyncio.TimerHandle | None = None  # for the first of them
         self._room = ROOM  # bytes that are left of ROOM
         self.working = 0
 
@@ -86,6 +88,23 @@ class Slots:
             return False
         self._room -= size
         return True
+
+    def _give_up_at(self, until: float, page: PageSlot) -> None:
+        """Calls `lose_patience` then, unless the page stays or is given more time. All have the same patience, so one
+        timer is enough: at hundreds of pages a second, one for each would cost more than what it is for."""
+        self._patient.append((until, page))
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_at(until, self._look)
+
+    def _look(self) -> None:
+        loop, patient, due = asyncio.get_running_loop(), self._patient, []
+        now = loop.time()
+        while patient and (patient[0][0] <= now or patient[0][1].patient_until != patient[0][0]):
+            due.append(patient.popleft())
+        self._timer = loop.call_at(patient[0][0], self._look) if patient else None
+        for until, page in due:
+            if page.patient_until == until:
+                page.lose_patience(now)
 
     def _gave_up(self, lane: str) -> None:
         self.working -= 1
@@ -145,8 +164,7 @@ class PageSlot:
         self._size = 0  # bytes received, if more than SMALL
         self._room = 0  # bytes it has of ROOM
         self._left = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._patient_until = 0.0
+        self.patient_until = 0.0  # when it gives its slot up (the loop's time); 0: it stays
 
     def __repr__(self) -> str:
         return f"<PageSlot: {'left' if self._left else 'working' if self._working else 'waiting'}>"
@@ -174,23 +192,20 @@ class PageSlot:
         self._slots._gave_up(self._lane)
 
     def give_up_later(self) -> None:
-        self.stay()
-        loop = asyncio.get_running_loop()
-        self._patient_until = loop.time() + PATIENCE
-        self._timer = loop.call_at(self._patient_until, self._lose_patience)
+        self.patient_until = until = asyncio.get_running_loop().time() + PATIENCE
+        self._slots._give_up_at(until, self)
 
-    def _lose_patience(self) -> None:
+    def lose_patience(self, now: float) -> None:
         """Gives the slot up, unless the loop is late: then our own processor is busy, and more pages would slow all."""
-        if asyncio.get_running_loop().time() - self._patient_until > LATE:
+        late, self.patient_until = now - self.patient_until, 0.0
+        if late > LATE:
             self.give_up_later()
         else:
             self.give_up()
 
     def stay(self) -> None:
-        """Stops the timer of `give_up_later`."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Forgets `give_up_later`."""
+        self.patient_until = 0.0
 
     def take_if_free(self) -> None:
         if not self._working and not self._left and self._slots._take_if_free(self._lane):
@@ -246,18 +261,21 @@ def waiting() -> Iterator[None]:
         place.take_if_free()
 
 
-@contextmanager
-def in_the_network() -> Iterator[None]:
+class in_the_network:  # noqa: N801 (used as a function; a generator would cost every page more)
     """Around network traffic: the current page gives its slot up if that takes long."""
-    place = _current.get()
-    if place is None:
-        yield
-        return
-    place.give_up_later()
-    try:
-        yield
-    finally:
-        place.stay()
+
+    __slots__ = ("_place",)
+
+    def __init__(self) -> None:
+        self._place = _current.get()
+
+    def __enter__(self) -> None:
+        if self._place is not None:
+            self._place.give_up_later()
+
+    def __exit__(self, *error: object) -> None:
+        if self._place is not None:
+            self._place.stay()
 
 
 @asynccontextmanager

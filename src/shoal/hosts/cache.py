@@ -79,7 +79,9 @@ class HostView(Struct):
     unmarked: bool = False  # its start mark, pins or origins are not written yet
     samples: list[PageSample] = []  # what pages yielded, not written yet
     visits: list[tuple[Visit, float]] = []  # … and what visits showed, with their times
-    unfolded: list[Observation] = []  # of the unwritten ones, those that are not in `policies` and `limits` yet
+    unfolded: list[
+        Observation
+    ] = []  # of the unwritten ones, those that are not in `policies` and `limits` yet
 
 
 class HostCache:

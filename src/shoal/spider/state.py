@@ -60,6 +60,11 @@ def state_of(values: Values | None) -> Iterator[None]:
             pass  # a task that was never ended is closed elsewhere, when the process ends
 
 
+def keep_state_of(values: Values | None) -> None:
+    """The rest of the current task, and the tasks that it starts, has these values as its state."""
+    _current.set(values)
+
+
 class State:
     """The values of the job that runs: of whichever job, where one process runs several."""
 
