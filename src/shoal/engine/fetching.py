@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
-from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -20,6 +20,9 @@ from shoal.hosts.cache import HostCache, HostView
 from shoal.model import COOKIE_MARK, Failure, Lease, Outcome, Response, Task
 from shoal.settings import BROWSER
 from shoal.spider.rendering import Rendering
+
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractCookieJar
 
 
 class Fetched(Struct, frozen=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
-from statistics import fmean
 
 import apsw
 
@@ -342,7 +341,9 @@ def end_leases(
     shared: Counter[int] = Counter()
     for host_id, held in hosts.items():
         valve, domain_id, not_before = session.host_row(host_id)
-        after = valve.give_back(len(held), fmean(held) if timed and host_id not in refunds else None)
+        after = valve.give_back(
+            len(held), sum(held) / len(held) if timed and host_id not in refunds else None
+        )
         session.set_valve(host_id, valve, after, not_before)
         if domain_id:
             shared[domain_id] += len(held)

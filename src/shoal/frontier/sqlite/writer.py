@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from queue import SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import apsw
 
@@ -21,8 +21,9 @@ from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.sqlite.faults import translate
 
 T = TypeVar("T")
-_Finish = Callable[[BaseException | None, object], None]
-_Entry = tuple[Callable[[Session], object], _Finish, bool]
+_Future = asyncio.Future[Any]
+_Entry = tuple[Callable[[Session], object], _Future | None, bool]
+_Answer = tuple[_Future, BaseException | None, object]
 _GROUP = 64  # jobs in one transaction: bounds how long the first caller waits for the last
 
 
@@ -35,8 +36,7 @@ class Writer:
 
     async def start(self) -> None:
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        finish = _finisher(asyncio.get_running_loop(), opened)
-        self._thread = threading.Thread(target=self._run, args=(finish,), name="shoal-writer", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(opened,), name="shoal-writer", daemon=True)
         self._thread.start()
         await opened
 
@@ -44,15 +44,14 @@ class Writer:
         """Runs `job` in a transaction, after those that are not `last`; returns its result when it is durable."""
         if self._thread is None:
             raise StoreError(f"the store at {self._path} is closed")
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[T] = loop.create_future()
-        self._jobs.put((job, _finisher(loop, done), last))
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put((job, done, last))
         return await done
 
     def post(self, job: Callable[[Session], object]) -> None:
         """Runs `job` before all later ones. Nobody waits for it or learns of its failure."""
         if self._thread is not None:
-            self._jobs.put((job, lambda error, result: None, False))
+            self._jobs.put((job, None, False))
 
     async def stop(self) -> None:
         thread, self._thread = self._thread, None
@@ -60,13 +59,13 @@ class Writer:
             self._jobs.put(None)
             await asyncio.to_thread(thread.join)
 
-    def _run(self, opened: _Finish) -> None:
+    def _run(self, opened: _Future) -> None:
         try:
             session = self._open_session()
         except BaseException as error:
-            opened(error, None)
+            _answer([(opened, error, None)])
             return
-        opened(None, None)
+        _answer([(opened, None, None)])
         try:
             stopping = False
             while not stopping:
@@ -84,40 +83,45 @@ class Writer:
             session.close()
 
     def _commit(self, session: Session, group: list[_Entry]) -> None:
-        results: list[tuple[_Finish, BaseException | None, object]] = []
+        answers: list[_Answer] = []
         try:
             session.begin()
-            for job, finish, _ in group:
+            for job, done, _ in group:
+                error, result = None, None
                 try:
-                    results.append((finish, None, session.attempt(job)))
+                    result = session.attempt(job)
                 except apsw.Error:
                     raise
-                except Exception as error:
-                    results.append((finish, error, None))
+                except Exception as raised:
+                    error = raised
+                if done is not None:
+                    answers.append((done, error, result))
             session.commit()
         except BaseException as error:
             session.rollback()
             reason = translate(error, self._path) if isinstance(error, apsw.Error) else error
-            for _, finish, _ in group:
-                finish(reason, None)
-            return
-        for finish, problem, result in results:
-            finish(problem, result)
+            answers = [(done, reason, None) for _, done, _ in group if done is not None]
+        _answer(answers)
 
 
-def _finisher(loop: asyncio.AbstractEventLoop, future: asyncio.Future[T]) -> _Finish:
-    def settle(error: BaseException | None, result: object) -> None:
-        if future.cancelled():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
-
-    def finish(error: BaseException | None, result: object) -> None:
+def _answer(answers: Sequence[_Answer]) -> None:
+    """Gives each caller its answer. To wake a loop costs a system call, and this thread the interpreter's lock: so each
+    is woken once."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Answer]] = {}
+    for one in answers:
+        by_loop.setdefault(one[0].get_loop(), []).append(one)
+    for loop, its in by_loop.items():
         try:
-            loop.call_soon_threadsafe(settle, error, result)
+            loop.call_soon_threadsafe(_set, its)
         except RuntimeError:
             pass  # the loop was closed during the commit
 
-    return finish
+
+def _set(answers: Sequence[_Answer]) -> None:
+    for future, error, result in answers:
+        if future.cancelled():
+            continue
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
