@@ -51,6 +51,9 @@ def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
     assert db.pragma("user_version") == VERSION
     assert db.pragma("journal_mode") == "wal"
     assert db.pragma("synchronous") == 2, "FULL: what is committed survives a power cut"
+    assert db.pragma("cache_size") == -65536, "not only the first of the pragmas"
+    assert db.pragma("wal_autocheckpoint") == 16000
+    assert db.pragma("temp_store") == 2
     db.close()
 
 

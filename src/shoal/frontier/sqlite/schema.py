@@ -196,11 +196,11 @@ def _make_ready(db: apsw.Connection) -> None:
     fail."""
     for tries in range(_TRIES):
         try:
-            db.execute(PRAGMAS)
+            db.execute(PRAGMAS).fetchall()  # all of them: the first answers, and stops before the others
             return
         except apsw.BusyError:
             _wait_a_little(tries)
-    db.execute(PRAGMAS)
+    db.execute(PRAGMAS).fetchall()
 
 
 def _wait_a_little(tries: int) -> bool:
