@@ -36,7 +36,7 @@ def refusal(path: Path) -> StoreError:
 # How a file of schema 5 looked.
 TO_5 = """
 DROP TABLE source; DROP TABLE past; DROP TABLE dropped; DROP TABLE counter; ALTER TABLE job DROP COLUMN rejected;
-DROP TABLE passed;
+DROP TABLE passed; DROP TABLE recent; DROP TABLE merging;
 ALTER TABLE job DROP COLUMN waiting; DROP INDEX delayed_queue; ALTER TABLE delayed DROP COLUMN revisit;
 ALTER TABLE job ADD COLUMN fed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN fed_all INTEGER NOT NULL DEFAULT 0;
@@ -51,6 +51,9 @@ def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
     assert db.pragma("user_version") == VERSION
     assert db.pragma("journal_mode") == "wal"
     assert db.pragma("synchronous") == 2, "FULL: what is committed survives a power cut"
+    assert db.pragma("cache_size") == -65536, "not only the first of the pragmas"
+    assert db.pragma("wal_autocheckpoint") == 16000
+    assert db.pragma("temp_store") == 2
     db.close()
 
 
@@ -66,7 +69,7 @@ def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
     assert "--store" in str(error)
 
 
-@pytest.mark.parametrize("name", ["schema5.sql", "schema6.sql", "schema7.sql"])
+@pytest.mark.parametrize("name", ["schema5.sql", "schema6.sql", "schema7.sql", "schema8.sql"])
 async def test_a_file_of_an_earlier_version_is_brought_up_to_date(path: Path, name: str) -> None:
     load_sqlite(name, path)
     for _ in range(2):  # the second time there is nothing to do

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from shoal.frontier.sqlite import expiring
+from shoal.frontier.sqlite import expiring, seen
 from shoal.frontier.sqlite.codec import encode_task
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.values import Added, Cursor, Fate, JobSpec
@@ -15,7 +15,6 @@ from shoal.model import Task
 
 TaskRow = tuple[int, int, int, int, bytes]  # queue, rank, id, attempt, body
 
-_SEE = "INSERT OR IGNORE INTO seen(job, host, hash) VALUES (?, ?, ?)"
 _PUT = "INSERT INTO task(queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -40,13 +39,12 @@ def admit(
     if not tasks:
         return Added()
     each = ["new"] * len(tasks) if each is None else each
-    execute, changes = session.db.execute, session.db.changes
     created_at, first_id = session.now(), session.serials(len(tasks))
     budgets = _Budgets(session, job_id, spec.max_pages_per_host)
     rows: list[TaskRow] = []
     lengths: dict[int, int] = {}
     lanes: dict[str, int] = {}
-    duplicates = over_budget = 0
+    duplicates = over_budget = new_marks = 0
     # Ids in the given order, rows in the order of the tables, so that neighbours share pages of the file.
     for number in sorted(range(len(tasks)), key=lambda n: (tasks[n].host, tasks[n].fingerprint or 0)):
         task = tasks[number]
@@ -60,13 +58,14 @@ def admit(
             each[number] = "duplicate" if known else "over_budget"
             continue
         if task.fingerprint is not None:
-            execute(_SEE, (job_id, host_id, task.fingerprint))
-            if not changes() and not expiring.find_anew(session, job_id, spec, host_id, task.fingerprint):
+            is_new = seen.see(session, (job_id, host_id, task.fingerprint))
+            new_marks += is_new
+            if not is_new and not expiring.find_anew(session, job_id, spec, host_id, task.fingerprint):
                 duplicates += 1
                 each[number] = "duplicate"
                 continue
             if task.variant is not None:
-                execute(_SEE, (job_id, host_id, task.variant))
+                new_marks += seen.see(session, (job_id, host_id, task.variant))
                 if spec.dedupe_expires:
                     expiring.note(session, job_id, host_id, [task.variant])
         queue_id = session.queue_id(job_id, task.lane, host_id)
@@ -75,6 +74,7 @@ def admit(
         lanes[task.lane] = lanes.get(task.lane, 0) + 1
         if budgets.limit and task.item is None:
             budgets.spend(host_id)
+    seen.merge_some(session, new_marks)
     session.db.executemany(_PUT, rows)
     session.db.executemany(
         "UPDATE queue SET pending = pending + ?1, admitted = admitted + ?1 WHERE id = ?2",
@@ -90,17 +90,12 @@ def admit(
 
 
 def see(session: Session, job_id: int, host_id: int, task: Task) -> None:
-    session.db.executemany(_SEE, [(job_id, host_id, mark) for mark in marks(task)])
-
-
-def is_seen(session: Session, job_id: int, host_id: int, mark: int | None) -> bool:
-    row = session.row("SELECT 1 FROM seen WHERE job = ? AND host = ? AND hash = ?", (job_id, host_id, mark))
-    return row is not None
+    seen.merge_some(session, sum(seen.see(session, (job_id, host_id, mark)) for mark in marks(task)))
 
 
 def is_known(session: Session, job_id: int, spec: JobSpec, host_id: int, mark: int | None) -> bool:
     """Whether it was seen, and may not be seen again yet."""
-    return is_seen(session, job_id, host_id, mark) and not expiring.has_passed(
+    return seen.is_seen(session, (job_id, host_id, mark)) and not expiring.has_passed(
         session, job_id, spec, host_id, mark
     )
 

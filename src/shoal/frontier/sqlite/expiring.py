@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from shoal.frontier.sqlite import seen
 from shoal.frontier.sqlite.connection import Session
 from shoal.frontier.values import JobSpec
 
@@ -54,7 +55,6 @@ def clear_some(session: Session, job_id: int, spec: JobSpec, count: int) -> None
         " (SELECT job, host, hash FROM passed WHERE job = ?1 AND at <= ?2 ORDER BY at LIMIT ?3) RETURNING host, hash",
         (job_id, session.now() - spec.dedupe_expires, max(_AT_LEAST, 2 * count)),
     )
-    pages = [(job_id, host_id, hash) for host_id, hash in old if host_id != ROWS]
-    session.db.executemany("DELETE FROM seen WHERE job = ? AND host = ? AND hash = ?", pages)
+    seen.forget(session, [(job_id, host_id, hash) for host_id, hash in old if host_id != ROWS])
     rows = [(job_id, hash) for host_id, hash in old if host_id == ROWS]
     session.db.executemany("DELETE FROM row_key WHERE job = ? AND hash = ?", rows)

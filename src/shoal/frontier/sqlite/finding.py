@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from shoal.frontier.sqlite.adding import is_seen
 from shoal.frontier.sqlite.codec import decode_letter, decode_task
 from shoal.frontier.sqlite.connection import Session
+from shoal.frontier.sqlite.seen import is_seen
 from shoal.frontier.values import SCAN, HostQueue, Whereabouts, concerns
 from shoal.model import Task
 from shoal.text import pack
@@ -93,7 +93,11 @@ def _admitted(session: Session, job_id: int, task: Task, scan: int) -> Whereabou
     if into is not None:
         return Whereabouts("merged", into=into)
     host_id = session.value("SELECT id FROM host WHERE name = ?", (task.host,))
-    if task.fingerprint is None or host_id is None or not is_seen(session, job_id, host_id, task.fingerprint):
+    if (
+        task.fingerprint is None
+        or host_id is None
+        or not is_seen(session, (job_id, host_id, task.fingerprint))
+    ):
         return Whereabouts("unknown")
     if any(pending > scan for _, pending in _queues(session, job_id, task.host)):
         return Whereabouts("pending", ahead=scan)

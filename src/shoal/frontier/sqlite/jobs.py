@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from shoal.frontier.codec import stored
-from shoal.frontier.sqlite import expiring
+from shoal.frontier.sqlite import expiring, seen
 from shoal.frontier.sqlite.adding import put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
 from shoal.frontier.sqlite.connection import COUNTED, Session, decode_spec
@@ -40,6 +40,7 @@ _encode = _encode_spec = msgspec.msgpack.Encoder().encode
 _decode_past = stored("past job")(msgspec.msgpack.Decoder(PastJob).decode)
 _AT_ONCE = 5_000  # rows; a few hundredths of a second in which nobody else can write
 _LEFT = {
+    "recent": "host, hash",
     "seen": "host, hash",
     "merged": "hash",
     "row_key": "hash",
@@ -181,7 +182,9 @@ def clear_some(session: Session) -> bool:
             f"DELETE FROM {table} WHERE job = ?1 AND ({key}) IN (SELECT {key} FROM {table} WHERE job = ?1 LIMIT ?2)",
             (job_id, _AT_ONCE),
         )
-        if session.db.changes():
+        if deleted := session.db.changes():
+            if table == "recent":
+                seen.count(session, -deleted)
             return True
     for statement in _LEFT_IN_QUEUES:
         session.db.execute(statement, (job_id, _AT_ONCE))

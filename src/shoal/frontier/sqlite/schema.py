@@ -23,7 +23,7 @@ from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import living, workers_folder
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 8
+VERSION = 9
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -79,7 +79,12 @@ CREATE INDEX queue_crowd ON queue(job, lane, domain, in_line, place) WHERE pendi
 -- Pending tasks by job and lane: the sum of its queues, at hand however many there are.
 CREATE TABLE lane(job INTEGER, name TEXT, pending INTEGER NOT NULL, PRIMARY KEY(job, name)) WITHOUT ROWID;
 
+-- Marks of pages that have or had a task: new ones are in `recent` at first. `merging` is one row: how many are there,
+-- and where the last move to `seen` ended (seen.py).
 CREATE TABLE seen(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
+CREATE TABLE recent(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
+CREATE TABLE merging(recent INTEGER NOT NULL, job INTEGER NOT NULL, host INTEGER NOT NULL, hash INTEGER NOT NULL);
+INSERT INTO merging VALUES (0, 0, 0, 0);
 -- Pages that redirected to one with a task of its own, and its URL.
 CREATE TABLE merged(job INTEGER, hash INTEGER, url TEXT NOT NULL, PRIMARY KEY(job, hash)) WITHOUT ROWID;
 CREATE TABLE row_key(job INTEGER, hash INTEGER, PRIMARY KEY(job, hash)) WITHOUT ROWID;
@@ -151,6 +156,11 @@ CREATE TABLE passed(
 CREATE INDEX passed_at ON passed(job, at);
 CREATE INDEX delayed_queue ON delayed(queue, revisit);
 """,
+    8: """
+CREATE TABLE recent(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
+CREATE TABLE merging(recent INTEGER NOT NULL, job INTEGER NOT NULL, host INTEGER NOT NULL, hash INTEGER NOT NULL);
+INSERT INTO merging VALUES (0, 0, 0, 0);
+""",
 }
 
 PRAGMAS = """
@@ -196,11 +206,11 @@ def _make_ready(db: apsw.Connection) -> None:
     fail."""
     for tries in range(_TRIES):
         try:
-            db.execute(PRAGMAS)
+            db.execute(PRAGMAS).fetchall()  # all of them: the first answers, and stops before the others
             return
         except apsw.BusyError:
             _wait_a_little(tries)
-    db.execute(PRAGMAS)
+    db.execute(PRAGMAS).fetchall()
 
 
 def _wait_a_little(tries: int) -> bool:
