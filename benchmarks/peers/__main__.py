@@ -63,6 +63,7 @@ def write(results: Results, docs: Path) -> None:
         fill_in(document, shape.name, markdown(shape_table(results, shape.name)))
         (docs / "img" / f"peers-{shape.name}.svg").write_text(svg(results, shape), "utf-8")
     fill_in(document, "ratios", markdown(ratio_table(results)))
+    fill_in(document, "ratios of one page more", markdown(ratio_table(results, startup=False)))
     fill_in(document, "conditions", conditions(results))
 
 

@@ -66,17 +66,18 @@ def shape_table(results: Results, shape: str) -> Table:
     return Table(["", first, "of bare aiohttp", *others], rows)
 
 
-def ratio_table(results: Results) -> Table:
-    """CPU a page of Shoal as a part of each peer's, on every shape."""
+def ratio_table(results: Results, *, startup: bool = True) -> Table:
+    """CPU a page of Shoal as a part of each peer's, on every shape; with start-up, or for one page more."""
+    compare = relative if startup else relative_more
     rows = []
     for aim in AIMS:
-        found = [relative(results, shape.name, aim.ours, aim.peer) for shape in results.shapes]
+        found = [compare(results, shape.name, aim.ours, aim.peer) for shape in results.shapes]
         if any(one is not None for one in found):
             wanted = "" if aim.most is None else f"≤ {times(aim.most)}"
-            rows.append(
-                [f"{TITLES[aim.ours]} : {TITLES[aim.peer]}", wanted, *[_cell(aim, one) for one in found]]
-            )
-    return Table(["CPU a page", "aim", *[shape.name for shape in results.shapes]], rows)
+            cells = [_cell(aim, one) for one in found]
+            rows.append([f"{TITLES[aim.ours]} : {TITLES[aim.peer]}", wanted, *cells])
+    first = "CPU a page" if startup else "CPU of one page more"
+    return Table([first, "aim", *[shape.name for shape in results.shapes]], rows)
 
 
 def _cell(aim: Aim, found: float | None) -> str:
@@ -85,10 +86,17 @@ def _cell(aim: Aim, found: float | None) -> str:
 
 
 def relative(results: Results, shape: str, name: str, to: str) -> float | None:
-    both = results.finished(shape)
-    if name not in both or to not in both:
+    if not {name, to} <= set(results.finished(shape)):
         return None
     return ratio(results.runs[shape][name], results.runs[shape][to])
+
+
+def relative_more(results: Results, shape: str, name: str, to: str) -> float | None:
+    if not {name, to} <= set(results.finished(shape)):
+        return None
+    mine, other = results.figures(shape, name).more_ms, results.figures(shape, to).more_ms
+    # With few pages the noise of a start is more than all of them cost.
+    return mine / other if mine and other and mine > 0 and other > 0 else None
 
 
 def to_floor(results: Results, shape: str, name: str) -> float | None:
@@ -125,7 +133,8 @@ def conditions(results: Results) -> str:
         if others is None
         else f" Others kept {others:.1f} cores busy meanwhile, in the middle of all runs."
     )
-    terms = f"{results.rounds} rounds, {results.concurrency} requests at once; pages: {pages}."
+    many = "1 round" if results.rounds == 1 else f"{results.rounds} rounds"
+    terms = f"{many}, {results.concurrency} requests at once; pages: {pages}."
     return f"{terms} {where}; {versions}.{busy}\n"
 
 
@@ -136,7 +145,10 @@ def show(results: Results) -> None:
         console.print(
             _rich(f"{shape.name}: {shape.title}; {shape.pages:,} pages", shape_table(results, shape.name))
         )
-    console.print(_rich("Shoal and its peers", ratio_table(results)))
+    for startup in (True, False):
+        if (table := ratio_table(results, startup=startup)).rows:
+            title = "Shoal and its peers" + (", start-up included" if startup else ", without start-up")
+            console.print(_rich(title, table))
     console.print(conditions(results))
     for failure in results.failures:
         console.print(f"FAILED on {failure.shape}: {failure.reason}", markup=False)
@@ -147,5 +159,5 @@ def _rich(title: str, table: Table) -> RichTable:
     for heading in table.head:
         rich.add_column(heading, justify="right" if rich.columns else "left")
     for row in table.rows:
-        rich.add_row(*row)
+        rich.add_row(*[cell.replace("**", "") for cell in row])
     return rich
