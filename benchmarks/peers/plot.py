@@ -11,7 +11,7 @@ from html import escape
 from msgspec import Struct
 
 from benchmarks.peers.contenders import PEERS
-from benchmarks.peers.report import TITLES, times, to_floor
+from benchmarks.peers.report import TITLES, to_floor
 from benchmarks.peers.results import Figures, Results
 from benchmarks.peers.shapes import Shape
 
@@ -28,6 +28,7 @@ STYLE = """
 .peer { fill: #6d8fb3 }
 .floor { fill: #9aa5ad }
 .valkey { opacity: .42 }
+.start { fill: #000000; opacity: .28 }
 .dot { fill: #ffffff; stroke: #1c2833 }
 @media (prefers-color-scheme: dark) {
   .ground { fill: #16202a; stroke: #2c3a47 }
@@ -44,9 +45,10 @@ STYLE = """
 
 class Bar(Struct, frozen=True):
     name: str
+    pages: int
     figures: Figures
     rounds: Sequence[float]  # ms, each
-    times: str  # of the floor
+    times: float | None  # of the floor
 
     @property
     def end(self) -> float:
@@ -84,9 +86,10 @@ def _bars(results: Results, shape: Shape) -> list[Bar]:
     return [
         Bar(
             name,
+            shape.pages,
             results.figures(shape.name, name),
             [run.cpu_ms for run in results.runs[shape.name][name]],
-            times(to_floor(results, shape.name, name)),
+            to_floor(results, shape.name, name),
         )
         for name in results.finished(shape.name)
     ]
@@ -114,6 +117,11 @@ def _bar(bar: Bar, y: int, scale: float) -> list[str]:
         f'<text class="ink" {label}>{escape(TITLES[bar.name])}</text>',
         f'<rect class="{bar.kind}" x="{LEFT}" y="{y}" width="{width:.1f}" height="{BAR}" rx="2"/>',
     ]
+    if bar.figures.startup:
+        share = 1e3 * bar.figures.startup / bar.pages
+        lines.append(
+            f'<rect class="start" x="{LEFT}" y="{y}" width="{share * scale:.1f}" height="{BAR}" rx="2"/>'
+        )
     if bar.figures.valkey_ms:
         lines.append(
             f'<rect class="{bar.kind} valkey" x="{LEFT + width:.1f}" y="{y}" '
@@ -123,16 +131,17 @@ def _bar(bar: Bar, y: int, scale: float) -> list[str]:
         f'<circle class="dot" cx="{LEFT + cost * scale:.1f}" cy="{middle:.1f}" r="2.6"/>'
         for cost in (bar.rounds if len(bar.rounds) > 1 else ())
     ]
+    times = "" if bar.times is None else f"{bar.times:.{2 if bar.times < 10 else 1}f} ×"
     end = LEFT + max(bar.end, *bar.rounds) * scale + 10
     lines.append(
         f'<text class="ink" x="{end:.1f}" y="{middle + 4.5:.1f}"{weight}>{bar.figures.cpu_ms:.2f} ms'
-        f'<tspan class="dim" dx="7" font-weight="400">{escape(bar.times)} ×</tspan></text>'
+        f'<tspan class="dim" dx="7" font-weight="400">{times}</tspan></text>'
     )
     return lines
 
 
 def _legend(bars: Sequence[Bar], height: int) -> list[str]:
-    words = "× bare aiohttp"
+    words = "× bare aiohttp; dark: start-up"
     if any(len(bar.rounds) > 1 for bar in bars):
         words += "; circles: single rounds"
     if any(bar.figures.valkey_ms for bar in bars):

@@ -63,7 +63,7 @@ def shape_table(results: Results, shape: str) -> Table:
     failed = [failure.contender for failure in results.failures if failure.shape == shape]
     rows += [[TITLES[name], "failed", *[""] * len(_COLUMNS)] for name in failed]
     first, *others = _COLUMNS
-    return Table(["", first, "of bare aiohttp", *others], rows)
+    return Table(["crawler", first, "of bare aiohttp", *others], rows)
 
 
 def ratio_table(results: Results, *, startup: bool = True) -> Table:
@@ -108,7 +108,7 @@ def times(found: float | None) -> str:
     """1.75, or 1/8.2."""
     if found is None:
         return "–"
-    return f"{found:.2f}" if found >= 0.8 else f"1/{1 / found:.1f}"
+    return f"{found:.2f}" if found >= 0.8 else f"1/{1 / found:.1f}".removesuffix(".0")
 
 
 def _number(value: float | None, places: int) -> str:
