@@ -4,7 +4,9 @@ from __future__ import annotations
 
 LIST = """\
 python -m benchmarks.frontier    adds and claim+settle a second on the SQLite frontier, and how both grow with size
-python -m benchmarks.crawl       CPU, time and memory a page: Shoal, Scrapy with JOBDIR, and a bare aiohttp loop
+python -m benchmarks.peers       CPU, time, memory a page on five shapes: Shoal, Scrapy, scrapy-redis, Crawlee, loops
+python -m benchmarks.crawl       the same for Shoal alone, with hooks and with an archive, beside a bare aiohttp loop
+python -m benchmarks.guard       fails when a page has become dearer, relative to a bare aiohttp loop
 python -m benchmarks.politeness  gaps and concurrency on 100 hosts beside one with 10^5 URLs, as the server saw them
 python -m benchmarks.items       what it costs to check an item by its schema, for each kind of class
 python -m benchmarks.kill        a crawl killed again and again: one row a page, none missing, none twice
@@ -29,7 +31,7 @@ python -m benchmarks.growth      1,000 short jobs on one store: its size, and th
 python -m benchmarks.standing_store   two months of a job that never ends: what its store takes up, by kind
 python -m benchmarks.fleet       1 to 20 workers on one Valkey: speed, manners, and what is lost when parts are killed
 
-Each takes --help. Scrapy comes with `pip install 'shoal[bench]'`."""
+Each takes --help. Scrapy, Crawlee and others come with `pip install 'shoal[bench]'`."""
 
 if __name__ == "__main__":
     print(LIST)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import scrapy
@@ -16,13 +17,15 @@ from scrapy.http import Request, TextResponse
 class BenchmarkSpider(scrapy.Spider):
     name = "benchmark"
 
-    def __init__(self, first: str, **kwargs: Any) -> None:
+    def __init__(self, first: str, mode: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.first = first
+        self._first = Path(first).read_text().split()
+        self._callback = self.parse if mode == "follow" else self.parse_of_list
 
     async def start(self) -> AsyncIterator[Request]:
         # Not start_urls: those bypass the duplicate filter, and the first page would be crawled twice.
-        yield Request(self.first)
+        for url in self._first:
+            yield Request(url, self._callback)
 
     def parse(self, response: TextResponse) -> Iterator[dict[str, Any] | Request]:  # type: ignore[override]
         hrefs = response.css("a::attr(href)").getall()
@@ -39,3 +42,6 @@ class BenchmarkSpider(scrapy.Spider):
             "depth": response.meta["depth"],
         }
         yield from response.follow_all(hrefs)
+
+    def parse_of_list(self, response: TextResponse) -> dict[str, Any]:
+        return {"url": response.url, "status": response.status}
