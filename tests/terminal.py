@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -59,6 +60,12 @@ class Terminal:
                 raise AssertionError(f"{word!r} is not on the screen:\n{self.text}")
         before, self._seen = self.text[self._seen : at], at + len(word)
         return before
+
+    def interrupt(self) -> None:
+        """Ctrl-C, once the program waits: Python's readline forgets one between the prompt and its wait for a key."""
+        status = Path(f"/proc/{self.process.pid}/status")
+        self.until(lambda: "\nState:\tS" in status.read_text())
+        self.process.send_signal(signal.SIGINT)
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Waits for something that happens elsewhere, while the program runs. What it shows is read meanwhile: it would

@@ -298,7 +298,7 @@ def test_ctrl_c_and_a_debugger(site: VisitedSite, tmp_path: Path) -> None:
             terminal.expect("(Pdb) ")
             terminal.type("c\n")
             terminal.expect(">>> ")
-            terminal.process.send_signal(signal.SIGINT)
+            terminal.interrupt()
             terminal.expect("KeyboardInterrupt\n>>> ")
             terminal.type("endless()\n")
             terminal.expect("begun")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -326,14 +325,14 @@ async def test_who_does_not_read_holds_the_far_side_back() -> None:
 
 async def test_a_client_that_leaves_before_the_tunnel_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     dialling_now, go_on = asyncio.Event(), asyncio.Event()
-    connect = dialer._streams
+    connect = dialer.streams
 
     async def slowly(*args: Any, **options: Any) -> Any:
         dialling_now.set()
         await go_on.wait()
         return await connect(*args, **options)
 
-    monkeypatch.setattr(dialer, "_streams", slowly)
+    monkeypatch.setattr(dialer, "streams", slowly)
     async with serve(always(page())) as server, open_door() as door:
         async with connection(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
@@ -750,7 +749,6 @@ async def test_hints_without_end() -> None:
 
 
 async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = ssl.create_default_context(cafile=str(CERTS / "loopback.pem"))
     async with (
         serve(always(page())) as server,
         ProxyServer("http", user="u", password="p") as proxy,
@@ -762,7 +760,7 @@ async def test_through_a_proxy_with_tls(monkeypatch: pytest.MonkeyPatch) -> None
             assert kind(door.last_failure("127.0.0.1", server.port)) == "proxy_connect", (
                 "a certificate nobody vouches for"
             )
-        monkeypatch.setattr(dialer, "_tls", lambda: context)
+        monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
         async with open_door(proxy=url) as door, connection(door) as client:
             await client.ask(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1")
             assert (await client.answer())[0] == 200

@@ -78,7 +78,6 @@ def crawl(
     """Crawl TARGETs, and write what they yield to files. The same command again resumes where it stopped."""
     from shoal.cli.dashboard import beside
     from shoal.cli.targets import read_targets, show_arguments
-    from shoal.runtime.job_plan import without_effect
     from shoal.terminal.console import say
 
     if help_args:
@@ -130,8 +129,7 @@ def crawl(
     plan = _plan(source, given, config, job, store, rows, fresh)
     check_places(output or plan.settings.output, summary)
     plan = replace(plan, metrics=metrics or "", trace=trace)
-    for line in without_effect(plan):
-        say(line)
+    start_options.say_without_effect(plan)
     if debug:
         from shoal.spider.debugger import stop_in_handlers
 

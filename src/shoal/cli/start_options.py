@@ -11,6 +11,7 @@ from shoal.cli.options import PLACES, option
 from shoal.errors import UsageError
 
 if TYPE_CHECKING:
+    from shoal.runtime.job_plan import JobPlan
     from shoal.spider.loading import SpiderSource
 
 Sitemaps = Annotated[
@@ -68,3 +69,14 @@ def with_since(source: SpiderSource, since: str | None) -> SpiderSource:
     if source.spec is None and not source.sitemaps and not source.feed_urls:
         raise UsageError("--since goes with --sitemap, --feed, or a spider that starts with them")
     return replace(source, since=since)
+
+
+def say_without_effect(plan: JobPlan) -> None:
+    """Says what was asked for and does nothing. Of a plan that cannot run, only the error is said."""
+    from shoal.runtime.job_plan import check_parts, without_effect
+    from shoal.terminal.console import say
+
+    if lines := list(without_effect(plan)):
+        check_parts(plan)
+    for line in lines:
+        say(line)

@@ -101,8 +101,6 @@ def submit(
 ) -> None:
     """Hand a job to the workers of a store. The same command again goes on where it stopped."""
     from shoal.jobs.schedule import read_times
-    from shoal.runtime.job_plan import without_effect
-    from shoal.terminal.console import say
 
     options.set_up_logging(log_level)
     share = endings.read_share(fail_above)
@@ -120,8 +118,7 @@ def submit(
     maps, feeds = start_options.listed_words(sitemaps, feeds)
     aimed = _targets(targets or [], input_file, arguments, maps, feeds, column or "", since)
     plan = _plan(aimed, output or [], store, job, fresh, priority, given, config)
-    for line in without_effect(plan):
-        say(line)
+    start_options.say_without_effect(plan)
     if every is not None or cron is not None:
         seconds, cron = read_times(every or "", cron or "", mark="--")
         if not seconds and not cron:
