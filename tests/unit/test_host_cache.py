@@ -487,6 +487,38 @@ async def test_what_moves_the_valve_is_written_with_the_next_beat(world: World) 
     assert state_of(record).errors == ("connect",) * 5
 
 
+async def test_good_pages_are_folded_together_as_they_would_be_one_by_one(world: World) -> None:
+    lease, together, one_by_one = await world.lease(), world.cache, world.make_cache()
+    views = [await cache.view(lease) for cache in (together, one_by_one)]
+    first = views[0].policies
+    for number in range(60):
+        for cache in (together, one_by_one):
+            cache.record(HOST, seen(world, "http_429" if number == 20 else "ok", took=0.01 * number))
+        one_by_one.no_retry(HOST)  # whoever asks for limits has all folded
+        world.clock.advance(2)
+    assert len(views[0].unfolded) > 30, "nobody has asked yet"
+    assert views[0].policies not in (first, views[1].policies)
+    limits = together.limits(lease, views[0])
+    assert limits == one_by_one.limits(lease, views[1])
+    assert limits is not None
+    assert limits.interval is not None
+    assert views[0].policies == views[1].policies
+
+
+async def test_good_pages_that_move_the_valve_are_written_with_the_next_beat(world: World) -> None:
+    """A host that complained once may be asked faster again, when it has borne the slower pace."""
+    view = await world.cache.view(await world.lease())
+    world.cache.record(HOST, seen(world, "http_429"))
+    await world.cache.flush()
+    slower = (await world.record()).valve.interval
+    for _ in range(40):
+        world.clock.advance(view.limits.interval or 1.0)
+        world.cache.record(HOST, seen(world, took=0.1))
+    assert (await world.record()).valve.interval == slower
+    await world.cache.flush()
+    assert (await world.record()).valve.interval < slower
+
+
 async def test_the_rest_is_written_after_a_while(world: World) -> None:
     await world.cache.view(await world.lease(make_task("http://a.test/", parent=1)))
     world.cache.record(HOST, seen(world))

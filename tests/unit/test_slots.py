@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from math import inf
 
 import pytest
 
@@ -230,6 +231,32 @@ async def test_while_the_loop_is_late_nobody_gives_up(monkeypatch: pytest.Monkey
     async with asyncio.timeout(5):
         await freed.wait()
     assert slots.waiting == 1, "it is not late any more"
+
+
+async def test_each_page_is_given_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though one timer is for all."""
+    monkeypatch.setattr(module, "PATIENCE", 0.02)
+    monkeypatch.setattr(module, "LATE", inf)
+    gave_up: list[PageSlot] = []
+    ended = asyncio.Event()
+
+    def give_up(page: PageSlot) -> None:
+        gave_up.append(page)
+        if page is last:
+            ended.set()
+
+    monkeypatch.setattr(PageSlot, "give_up", give_up)
+    slots = make(9)
+    first, quick, again, late, last = (slots.enter(LANE) for _ in range(5))
+    for page in (first, quick, again):
+        page.give_up_later()
+    quick.stay()
+    await asyncio.sleep(0.005)
+    for page in (late, again, last):
+        page.give_up_later()
+    async with asyncio.timeout(5):
+        await ended.wait()
+    assert gave_up == [first, late, again, last]
 
 
 async def test_a_quick_answer_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
