@@ -5,7 +5,7 @@ import { byId, el, put, say } from "./dom.js";
 import { act } from "./dialogs.js";
 import { icon } from "./icons.js";
 import { help, listenForKeys } from "./keys.js";
-import { live, on, start } from "./live.js";
+import { connect, hangUp, live, on, start } from "./live.js";
 import { nextTheme, onTheme, theme } from "./theme.js";
 import { View, parseRoute } from "./view.js";
 import * as words from "./words.js";
@@ -146,7 +146,16 @@ function buildFoot(places) {
 
 async function logOut() {
   await act(async () => {
-    await post("/logout", {});
+    // First: a session that has ended refuses what this page would still ask for.
+    view.leave();
+    hangUp();
+    try {
+      await post("/logout", {});
+    } catch (error) {
+      connect();
+      showRoute();
+      throw error;
+    }
     location.replace("/login");
     return "logged out";
   });

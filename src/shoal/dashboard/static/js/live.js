@@ -28,7 +28,7 @@ export function start() {
   document.addEventListener("visibilitychange", () => (document.hidden ? hangUp() : connect()));
 }
 
-function connect() {
+export function connect() {
   clearTimeout(retry);
   if (source !== null || document.hidden) return;
   heard = performance.now();
@@ -63,7 +63,8 @@ function lost() {
   retry = setTimeout(connect, AGAIN[Math.min(tries++, AGAIN.length - 1)]);
 }
 
-function hangUp() {
+export function hangUp() {
+  clearTimeout(retry);
   source?.close();
   source = null;
 }
