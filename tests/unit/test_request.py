@@ -13,6 +13,7 @@ import pytest
 
 from shoal import Request, Spider
 from shoal.errors import SpiderError
+from shoal.model import links_to
 
 spider = Spider("s", "http://a.test/")
 
@@ -166,3 +167,13 @@ def test_headers_that_are_given_are_kept() -> None:
 def test_a_copy_is_the_same_request() -> None:
     request = Request("/", params={"a": 1}, form={"b": 2}, auth=("u", "p"), session="s", timeout=3)
     assert msgspec.structs.replace(request) == request
+
+
+def test_links_of_a_page_are_requests_like_others() -> None:
+    urls = ["/a", "", "https://b.test/?q=1", "http://me:secret@b.test/", "/@x"]
+    assert links_to(urls, "product", "http://a.test/") == [
+        Request(url, "product", "http://a.test/") for url in urls
+    ]
+    assert links_to(["/a"], "", None) == [Request("/a")]
+    with pytest.raises(SpiderError, match="its url is 3"):
+        links_to([3], "product", None)  # type: ignore[list-item]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
 from shoal.html.css import Selection, _Nodes, plan_for, select
 from shoal.model import Response, Task
@@ -150,3 +151,38 @@ def test_a_wrong_selector_is_said_to_be_wrong() -> None:
     for asked in ("", "a >", "div :no-such-thing a", "a["):
         with pytest.raises(ValueError, match="not a CSS selector"):
             page.css(asked)
+
+
+def test_a_wrong_selector_does_not_spoil_the_next_one() -> None:
+    """One engine serves all pages."""
+    first, second = (LexborHTMLParser(f"<p>{n}<p class=b>{n}{n}") for n in "12")
+    for asked in ("p:is(", "p[", "p .b,", "::x"):
+        with pytest.raises((SelectolaxError, ValueError)):
+            Selection(first).all(asked)
+        assert [node.text() for node in Selection(second).all("p")] == ["2", "22"]
+    found = Selection(second).first("p.b")
+    assert found is not None
+    assert found.text() == "22"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_shared_engine_finds_what_a_page_finds_itself(seed: int) -> None:
+    draw = random.Random(seed)
+    opened = [draw.choice(TAGS) for _ in range(60)]
+    tree = LexborHTMLParser("".join(f"<{tag} class={draw.choice('xyz')}>" for tag in opened))
+    for asked in ("p", ".x", "div > .y", "li, .z, *", "html", "svg *", "template *", "no-such"):
+        expected = [node.mem_id for node in tree.css(asked)]
+        assert [node.mem_id for node in Selection(tree).all(asked)] == expected
+        first = Selection(tree).first(asked)
+        assert ([] if first is None else [first.mem_id]) == expected[:1]
+
+
+def test_threads_select_beside_one_another() -> None:
+    trees = [LexborHTMLParser(f"<p>{n}" * 200) for n in range(8)]
+
+    def count(number: int) -> set[str]:
+        found = (Selection(trees[number]).all("p") for _ in range(200))
+        return {node.text() for nodes in found for node in nodes}
+
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(count, range(8))) == [{str(number)} for number in range(8)]

@@ -127,11 +127,18 @@ class Links:
             self._known, self._known_since = KnownLinks(), self._now()
         by_base: dict[str, dict[str, Request]] = {}
         special: list[Request] = []
+        last: object = self  # the base of the request before, nearly always the same; at first, none
+        links: dict[str, Request] = {}
         for request in requests:
-            if _is_link(request):
-                by_base.setdefault(request.base or task.url, {}).setdefault(request.url, request)
-            else:
+            # As in `_is_link`; a call for each link takes longer than the rest.
+            if request.anywhere or not request.dedupe or request.method != "GET" or request.body is not None:
                 special.append(request)
+                continue
+            if request.base is not last:
+                last = request.base
+                links = by_base.setdefault(request.base or task.url, {})
+            if request.url not in links:
+                links[request.url] = request
         for base, links in by_base.items():
             special += [links[href] for href in self._known.unknown(task.host, base, links)]
         return special

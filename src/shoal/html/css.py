@@ -9,14 +9,15 @@ page combines the parts. On ordinary pages lexbor is quicker, and does everythin
 from __future__ import annotations
 
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from math import comb
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
-from selectolax.lexbor import LexborHTMLParser, LexborNode
+from selectolax.lexbor import LexborCSSSelector, LexborHTMLParser, LexborNode
 
 N = TypeVar("N")
 N_co = TypeVar("N_co", covariant=True)
@@ -62,6 +63,34 @@ class Plan(Struct, frozen=True):
     searches: tuple[tuple[int, int], ...]
 
 
+class _Engine(threading.local):
+    """lexbor's engine for selectors, one for each thread. selectolax would make one for every page, which takes a third
+    of the time of parsing it."""
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        self.selector: Any = LexborCSSSelector()  # type: ignore[no-untyped-call]
+
+
+_engine = _Engine()
+
+
+def _find(tree: LexborHTMLParser, selector: str, *, first: bool = False) -> list[LexborNode]:
+    """The same as `tree.css(selector)`, or its first match alone."""
+    root = tree.root
+    if root is None:
+        return []
+    engine = _engine.selector
+    try:
+        found: list[LexborNode] = (engine.find_first if first else engine.find)(selector, root)
+    except BaseException:
+        _engine.renew()  # what cannot be read may have left something behind
+        raise
+    return found
+
+
 class Selection:
     """The elements of a document that selectors match."""
 
@@ -74,13 +103,13 @@ class Selection:
         """All matches in document order; for a list, once for every selector in it that matches."""
         plan = plan_for(selector)
         if plan is None or self._is_quick(plan):
-            return self._tree.css(selector)
+            return _find(self._tree, selector)
         return list(select(_Nodes(self._tree), plan))
 
     def first(self, selector: str) -> LexborNode | None:
         plan = plan_for(selector)
         if plan is None or self._is_quick(plan):
-            return self._tree.css_first(selector)
+            return next(iter(_find(self._tree, selector, first=True)), None)
         return next(select(_Nodes(self._tree), plan), None)
 
     def _is_quick(self, plan: Plan) -> bool:
@@ -104,7 +133,7 @@ class Selection:
 
     def _has_more(self, combinator: str, count: int) -> bool:
         row = f" {combinator} ".join("*" * (count + 1))
-        return self._tags > count and self._tree.css_first(row) is not None
+        return self._tags > count and bool(_find(self._tree, row, first=True))
 
 
 # -- what a selector consists of
@@ -216,7 +245,7 @@ class _Nodes(Source[LexborNode]):
                 yield node, node.mem_id, parent.mem_id, node.tag
 
     def matching(self, selector: str) -> Iterable[int]:
-        return [node.mem_id for node in self._tree.css(selector)]
+        return [node.mem_id for node in _find(self._tree, selector)]
 
 
 def select(source: Source[N], plan: Plan) -> Iterator[N]:

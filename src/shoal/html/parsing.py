@@ -16,6 +16,7 @@ Small pages, and pages with few tags, are parsed at once.
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import time
 from collections.abc import Callable
@@ -80,6 +81,21 @@ class _Lexbor:
 
 _lexbor = _Lexbor()
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # as in malloc.h
+
+
+def _keep_memory() -> None:
+    """Lets the C library keep some memory for the next page. A parsed page takes a hundred kilobytes. glibc gives them
+    back to the system after each page, and has them cleared again for the next one, which takes as long as parsing it.
+    Blocks beyond the second number still go back at once. Other C libraries have no such function."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None and "MALLOC_TRIM_THRESHOLD_" not in os.environ:
+        mallopt(_TRIM_THRESHOLD, 8 * 1024 * 1024)
+        mallopt(_MMAP_THRESHOLD, 1024 * 1024)
+
+
+_keep_memory()
+
 
 def parse(html: bytes) -> tuple[LexborHTMLParser, int]:
     """The document, and how many of its bytes were parsed: nearly always all."""
@@ -89,12 +105,21 @@ def parse(html: bytes) -> tuple[LexborHTMLParser, int]:
 
 def affordable(html: bytes) -> int:
     """How many bytes can be parsed in the time of a page."""
+    most = max(_FEW_TAGS, _HARMLESS // max(1, len(html)))
+    if len(html) <= _SMALL and not _has_more_tags(html, most):
+        return len(html)  # as most pages are
     tags = html.count(b"<")
     if len(html) > _SMALL:
         html = html[: crowded_tag(html)]
     if tags * len(html) <= _HARMLESS or tags <= _FEW_TAGS:
         return len(html)
     return _read_in_time(html)
+
+
+def _has_more_tags(html: bytes, most: int) -> bool:
+    """The same as `html.count(b"<") > most`, in a sixth of the time: `replace` looks for the next one with memchr, and
+    `count` at every byte."""
+    return b"<" in html.replace(b"<", b">", most)
 
 
 def allowance(size: int) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from copy import copy
 from types import NoneType
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlencode
@@ -191,6 +192,21 @@ class Request(Struct, frozen=True, omit_defaults=True):
 
 
 _PLAIN = Request.__struct_defaults__[2:]  # without url, handler and base
+
+
+def links_to(urls: Iterable[str], handler: str, base: str | None) -> list[Request]:
+    """`Request(url, handler, base)` for each of them. They are copies of one that was checked: a page has many."""
+    plain, found = Request("", handler, base), []
+    for url in urls:
+        if type(url) is str and "@" not in url:
+            link = copy(plain)
+            force_setattr(link, "url", url)
+        else:
+            link = Request(url, handler, base)
+        found.append(link)
+    return found
+
+
 _COUNTRY = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _USER = re.compile(r"(https?:[/\\]{2})([^/?#\\@:]*):?([^/?#\\@]*)@", re.IGNORECASE)
 

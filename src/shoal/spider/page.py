@@ -39,7 +39,7 @@ from shoal.html.page_links import (
 from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
-from shoal.model import Pairs, Request, Response, Task
+from shoal.model import Pairs, Request, Response, Task, links_to
 from shoal.model.counts import Counts, check_count
 from shoal.spider.inner import FetchFailed, File, Inner, Unawaited
 from shoal.spider.page_log import PageLog
@@ -512,7 +512,8 @@ class Page:
             target = target.url
         elif not isinstance(target, str):
             target = _target(target)
-        [target] = self._as_sent([target])
+        if is_legacy(codec := self.codec):
+            target = in_encoding(target, codec)
         name = self.handler if handler is None else handler_name(handler)
         return Request(target, name, self._base or self.base, **options)
 
@@ -627,9 +628,7 @@ class Page:
             urls = self._as_sent([url for url in given if url])
         if options:
             return [self.follow(url, handler, **options) for url in urls]
-        name = self.handler if handler is None else handler_name(handler)
-        base = self.base
-        return [Request(url, name, base) for url in urls]
+        return links_to(urls, self.handler if handler is None else handler_name(handler), self.base)
 
     def paginate(
         self,
