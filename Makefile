@@ -18,7 +18,7 @@ QUICK_ARGS ?= -n 2 --dist worksteal -m 'not slow' -k 'not valkey and not redis a
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --no-compile --editable '.[dev]'  # what is used is compiled when it is
 	@touch $@
 
 # In a fresh checkout every worker would compile every module, and so would the programs that tests start, all at the

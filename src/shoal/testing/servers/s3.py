@@ -52,7 +52,7 @@ class S3Server(ServerProcess):
 
     def _command(self) -> Sequence[str]:
         if importlib.util.find_spec("moto") is None:
-            raise RuntimeError("no S3 server here: pip install 'moto[server]'")
+            raise RuntimeError("no S3 server here: pip install 'moto[s3]' flask flask-cors")
         code = "import sys; from moto.server import main; main(sys.argv[1:])"
         return [sys.executable, "-c", code, "-H", "127.0.0.1", "-p", str(self.port)]
 
