@@ -308,13 +308,18 @@ def command_of(pid: int) -> bytes:
 def alive(pid: int) -> bool:
     """Whether it runs; a process that has ended and waits for its parent to notice does not. As long as any of its
     threads is left to end, it has its files and their locks."""
-    state, threads = _stat(pid)
-    return state not in ("", "Z") or threads > 1
+    fields = _stat(pid)
+    return fields[0] not in ("", "Z") or int(fields[17]) > 1
 
 
 def state_of(pid: int) -> str:
     """As the kernel writes it: T for one that is stopped. One that is gone is in the same state as a dead one."""
     return _stat(pid)[0] or "Z"
+
+
+def cpu_seconds(pid: int) -> float:
+    user, system = _stat(pid)[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def kill_if_alive(pid: int) -> None:
@@ -332,14 +337,12 @@ def _peak_rss(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), 0)
 
 
-def _stat(pid: int) -> tuple[str, int]:
-    """State and number of threads. The name before them is in parentheses and may hold anything."""
+def _stat(pid: int) -> list[str]:
+    """The fields from the state on. The name before them is in parentheses and may hold anything."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text()
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "", 0
-    fields = text.rpartition(")")[2].split()
-    return fields[0], int(fields[17])
+        return ["", *["0"] * 17]
 
 
 def environment() -> dict[str, str]:
