@@ -234,3 +234,23 @@ async def test_a_proxy_whose_certificate_is_not_trusted() -> None:
             FetchRequest("http://127.0.0.1:9/", proxy=proxy_of(f"https://127.0.0.1:{port}"))
         )
     assert failed(outcome).kind == "proxy_connect"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_test_proxy_can_leave_by_an_address_of_its_own(kind: Literal["http", "socks5"]) -> None:
+    """Hosts that ban by address tell such proxies apart."""
+    seen: list[str] = []
+
+    async def note(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        seen.append(writer.get_extra_info("peername")[0])
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(note, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, ProxyServer(kind, leaves_by="127.0.0.9") as proxy:
+        outcome = await fetch(f"http://127.0.0.1:{port}/", proxy)
+    assert isinstance(outcome, Response), outcome
+    assert seen == ["127.0.0.9"]

@@ -18,7 +18,7 @@ from shoal.fetch.challenge import detect
 from shoal.model import Response
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile, ManualClock, Site, WebProcess
-from shoal.testing.web.habits import Flapping, Lifelike, Limited
+from shoal.testing.web.habits import Banning, Flapping, Lifelike, Limited
 from shoal.testing.web.profile import DEMO_SETTINGS, demo_profiles
 
 
@@ -178,6 +178,32 @@ def test_a_lifelike_host_lags_limits_and_flaps_at_once() -> None:
     failed = host.answer("/p/5", clock.monotonic())
     assert failed.status >= 500
     assert failed.delay >= 2.0 / 1.5
+
+
+def test_a_banning_host_refuses_an_address_that_asks_too_often_and_no_other() -> None:
+    profile = HostProfile(
+        "banning",
+        rate=1000.0,
+        ban_after=3,
+        ban_window=10.0,
+        ban_seconds=60.0,
+        ban_status=403,
+        failure_share=0.0,
+    )
+    host, clock = Banning(profile, 3, ()), ManualClock()
+
+    def ask(client: str) -> int:
+        return host.answer("/p/0", clock.monotonic(), client).status
+
+    assert [ask("one") for _ in range(5)] == [200, 200, 200, 200, 403]
+    assert ask("other") == 200
+    clock.advance(59.0)
+    assert ask("one") == 403
+    clock.advance(2.0)
+    assert ask("one") == 200
+    for _ in range(5):  # slowly enough
+        clock.advance(4.0)
+        assert ask("one") == 200
 
 
 def test_how_long_a_page_takes_does_not_depend_on_the_order_of_requests() -> None:

@@ -55,6 +55,7 @@ class ProxyServer:
         habit: Habit = "good",
         delay: float = 0.0,
         banned_by: Iterable[str] = (),
+        leaves_by: str = "",
     ) -> None:
         self.kind = kind
         self.user = user
@@ -62,6 +63,7 @@ class ProxyServer:
         self.habit: Habit = habit
         self.delay = delay  # seconds before a request is passed on
         self.banned_by = set(banned_by)  # host:port
+        self.leaves_by = leaves_by  # the address that hosts see, such as 127.0.9.1
         self.unreachable: set[str] = set()  # host:port that it cannot connect to
         self.connections = 0
         self.passed: list[str] = []  # host:port of what was passed on
@@ -223,7 +225,8 @@ class ProxyServer:
         if target in self.unreachable:
             self.failed.append(target)
             raise ConnectionRefusedError
-        ends = await asyncio.open_connection(host.strip("[]") or target, int(port))
+        exit_address = (self.leaves_by, 0) if self.leaves_by else None
+        ends = await asyncio.open_connection(host.strip("[]") or target, int(port), local_addr=exit_address)
         self.passed.append(target)
         return ends
 

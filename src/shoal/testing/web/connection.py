@@ -47,6 +47,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self.client: str = transport.get_extra_info("peername", ("",))[0]
         self.server.connections.add(self)
         if self.server.closes_at_once:
             self.transport.abort()
@@ -143,7 +144,7 @@ class _Exchange:
         self._started = time.monotonic()
         self._server.in_flight += 1
         self._concurrent = self._server.in_flight
-        self._answer = answer = self._server.habit.answer(self._path, self._started)
+        self._answer = answer = self._server.habit.answer(self._path, self._started, self._connection.client)
         if answer.status == NO_ANSWER:
             return
         if answer.delay:

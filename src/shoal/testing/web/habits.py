@@ -34,8 +34,8 @@ class Host:
         self.site = structs.replace(site_of(profile, seed), via=self.via, extra=extra)
         self._html = lru_cache(_CACHED_PAGES)(self.site.html)
 
-    def answer(self, path: str, now: float) -> Answer:
-        """`path` includes the query; `now` is monotonic."""
+    def answer(self, path: str, now: float, client: str = "") -> Answer:
+        """`path` includes the query; `now` is monotonic; `client` is the address of who asks."""
         if path == "/robots.txt":
             return self._robots()
         return self.respond(path, now)
@@ -60,8 +60,8 @@ class Host:
 
 
 class Slow(Host):
-    def answer(self, path: str, now: float) -> Answer:
-        return structs.replace(super().answer(path, now), delay=self.profile.latency)
+    def answer(self, path: str, now: float, client: str = "") -> Answer:
+        return structs.replace(super().answer(path, now, client), delay=self.profile.latency)
 
 
 class Hanging(Host):
@@ -166,6 +166,29 @@ class Lifelike(Limited, Flapping):
         """By the seed, the path and how often it was asked for: the same for every crawler, in whatever order."""
         chance = zlib.crc32(f"{path} {self._visits[path]} {self.seed}".encode()) / 2**32
         return self.profile.latency * math.pow(1.0 + self.profile.jitter, 2.0 * chance - 1.0)
+
+
+class Banning(Lifelike):
+    """Counts the requests of each address. Requests while it is banned do not count: who goes on asking is not banned
+    for longer."""
+
+    def __init__(self, profile: HostProfile, seed: int, neighbours: Sequence[str]) -> None:
+        super().__init__(profile, seed, neighbours)
+        self._asked: dict[str, deque[float]] = {}
+        self._banned_until: dict[str, float] = {}
+
+    def answer(self, path: str, now: float, client: str = "") -> Answer:
+        if now < self._banned_until.get(client, now):
+            status = self.profile.ban_status
+            return Answer(status, small_page("Too many requests" if status == 429 else "Access denied", ()))
+        asked = self._asked.setdefault(client, deque())
+        while asked and asked[0] < now - self.profile.ban_window:
+            asked.popleft()
+        asked.append(now)
+        if len(asked) > self.profile.ban_after:
+            self._banned_until[client] = now + self.profile.ban_seconds
+            asked.clear()
+        return super().answer(path, now, client)
 
 
 class Redirecting(Host):
@@ -273,6 +296,7 @@ HABITS: dict[Kind, type[Host]] = {
     "redirecting": Redirecting,
     "trapping": Trapping,
     "lifelike": Lifelike,
+    "banning": Banning,
     "huge": Huge,
     "scripted": Scripted,
     "hostile": Hostile,

@@ -21,6 +21,7 @@ Kind: TypeAlias = Literal[
     "redirecting",  # pages are linked through chains of redirects; also a loop and ways to other hosts
     "trapping",  # a calendar, /a/b/a/b/…, an endless ?page= and session ids
     "lifelike",  # lags, limits and flaps at once, by all of these numbers
+    "banning",  # lifelike, but whoever asks too often from one address is refused for a while
     "huge",  # besides its pages, a body of `huge_bytes` and one that never ends
     "scripted",  # some pages are empty until their script has fetched the rest
     "hostile",  # one honest page, which links to an attack after another
@@ -53,6 +54,10 @@ class HostProfile(Struct, frozen=True, omit_defaults=True):
     period: float = (
         0.0  # flapping, lifelike: seconds; 0: each request on its own, and no page fails more than twice
     )
+    ban_after: int = 30  # banning: after so many requests of one address …
+    ban_window: float = 60.0  # … in so many seconds, it is refused …
+    ban_seconds: float = 120.0  # … for so long …
+    ban_status: int = 403  # … with this status
     huge_bytes: int = 64 * 1024 * 1024  # huge
     shells: float = 1 / 3  # scripted: share of the pages that are empty without scripts; the first never is
     shells_at: str = "/p/"  # scripted: where those lie; "/app/": apart from the others
