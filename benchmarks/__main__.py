@@ -20,6 +20,7 @@ python -m benchmarks.adding      URLs added to a job that runs, is paused, has f
 python -m benchmarks.sitemaps    a sitemap index with a million URLs: memory, backpressure, kills, a run of what changed
 python -m benchmarks.setback     a store that loses its last second, again and again, under live workers
 python -m benchmarks.patterns    seven ways to fetch from 800 difficult hosts: who obtains what, how soon, how politely
+python -m benchmarks.small_machine  one core, 512 MB, ten mixed proxies, 100 hosts: pages an hour, memory, cost
 python -m benchmarks.limits      hosts that bear a quarter of the rate: 429s, pages lost, and how near the pace comes
 python -m benchmarks.postgres    rows a second into PostgreSQL: row by row, arrays, COPY into a staging table
 python -m benchmarks.browser     plain pages beside pages in a browser; the browser's memory; what its death costs
