@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.patterns import plot, report
 from benchmarks.patterns.contenders import NAMES
 from benchmarks.patterns.figures import Figures, figures
-from benchmarks.patterns.measure import ContenderError, race
+from benchmarks.patterns.measure import OPEN_FILES, ContenderError, race
 from benchmarks.patterns.terms import Terms
 from benchmarks.patterns.world import ORDERS, PAGES, Order, make_web
 
@@ -23,37 +23,41 @@ def main() -> int:
         print("scrapy is not installed: run pip install 'shoal[bench]', or choose others with --only")
         return 2
     terms = Terms(arguments.scale, shoal_rate=arguments.shoal_rate, shoal_per_host=arguments.shoal_per_host)
-    races = {order: _race_all(arguments, terms, order) for order in arguments.order}
+    races = report.read(arguments.resume) if arguments.resume is not None else {}
+    for order in arguments.order:
+        _race_all(arguments, terms, order, races)
+    races = {order: report.in_turn(races[order], NAMES) for order in arguments.order}
     for order, results in races.items():
         print(f"\nURLs {order}:")
         report.show(results)
-    if arguments.json is not None:
-        about = {name: getattr(arguments, name) for name in ("hosts", "pages", "scale", "seed")}
-        arguments.json.write_bytes(report.as_json(races, about))
     if arguments.plot is not None:
         for order, results in races.items():
             path = arguments.plot.with_stem(f"{arguments.plot.stem}-{order}")
             path.write_text(plot.svg(results), "utf-8")
     if arguments.document is not None:
         report.fill_in(arguments.document, races)
-    return 0 if all(len(results) == len(arguments.only) for results in races.values()) else 1
+    return 0 if all(results.keys() >= set(arguments.only) for results in races.values()) else 1
 
 
-def _race_all(arguments: argparse.Namespace, terms: Terms, order: Order) -> dict[str, Figures]:
-    """One after the other: side by side they would take each other's processor. One that fails does not spoil what
-    took the others many minutes."""
+def _race_all(
+    arguments: argparse.Namespace, terms: Terms, order: Order, races: dict[str, dict[str, Figures]]
+) -> None:
+    """Adds to `races`. One after the other: side by side they would take each other's processor. One that fails does
+    not spoil what took the others many minutes."""
     hosts = make_web(arguments.hosts, arguments.pages, arguments.scale, arguments.seed)
-    results = {}
-    for name in arguments.only:
+    results = races.setdefault(order, {})
+    for name in [name for name in arguments.only if name not in results]:
         deadline = terms.seconds(arguments.deadline)
         try:
-            seen = race(name, hosts, terms, order, arguments.seed, deadline)
+            seen = race(name, hosts, terms, order, arguments.seed, deadline, arguments.files)
         except ContenderError as error:
             print(error, flush=True)
             continue
         one = results[name] = figures(seen, arguments.scale)
         print(f"{name}: {one.share:.1%} obtained, {one.end:,.0f} s, {one.cpu_load:.0%} of a core", flush=True)
-    return results
+        if arguments.json is not None:
+            about = {name: getattr(arguments, name) for name in ("hosts", "pages", "scale", "seed")}
+            arguments.json.write_bytes(report.as_json(races, about))
 
 
 def _arguments() -> argparse.Namespace:
@@ -67,6 +71,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--deadline", type=float, default=3600.0, help="unscaled seconds after which a contender is stopped"
     )
+    parser.add_argument("--files", type=int, default=OPEN_FILES, help="that a contender may have open")
     parser.add_argument("--quick", action="store_true", help="a small web, in a minute")
     parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--shoal-rate", type=float, default=2.0, help="requests a second and host, unscaled")
@@ -78,7 +83,12 @@ def _arguments() -> argparse.Namespace:
         default=list(ORDERS),
         help="of the list of URLs; one race for each",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="write all figures here, after every contender"
+    )
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="what such a file has is not measured again"
+    )
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw pages over time")
     parser.add_argument("--document", type=Path, metavar="FILE.md", help="put the table into this document")
     if parser.parse_known_args()[0].quick:

@@ -27,6 +27,7 @@ class Figures(msgspec.Struct, frozen=True):
     requests: int  # as the server counted them
     rate_429: float  # share of the requests
     timeout_rate: float  # share of the requests
+    unsent: float  # share of the attempts for which there was no connection
     mean: float  # of one request, whatever came of it
     p95: float
     waited: float  # seconds, summed over all slots, in which they were held but had not sent their request
@@ -62,6 +63,7 @@ def figures(race: Race, scale: float) -> Figures:
         requests=len(race.hits),
         rate_429=_share([hit.status == 429 for hit in race.hits]),
         timeout_rate=_share([attempt.outcome == TIMEOUT for attempt in sent]),
+        unsent=_share([attempt.outcome == NOT_SENT for attempt in race.attempts]),
         mean=fmean(times) if times else 0.0,
         p95=times[int(len(times) * 0.95)] if times else 0.0,
         waited=sum(attempt.waited for attempt in race.attempts) * scale,
@@ -100,6 +102,8 @@ def claims(results: Mapping[str, Figures]) -> dict[str, bool]:
     shoal = results["shoal"]
     serious = [one for one in others if one.share >= SERIOUS]
     never = float("inf")
+    # An attempt that found no connection was not answered either, whoever is to blame for that.
+    unanswered = [one.timeout_rate * (1 - one.unsent) + one.unsent for one in (shoal, *others)]
     return {
         "obtains 99 % of the obtainable pages": shoal.share >= 0.99,
         "first to 95 % among those that obtain 90 %": all(
@@ -110,7 +114,7 @@ def claims(results: Mapping[str, Figures]) -> dict[str, bool]:
             shoal.pages_per_minute > one.pages_per_minute for one in serious
         ),
         "lowest 429 rate, at most 0.3 %": shoal.rate_429 <= min([0.003, *(one.rate_429 for one in others)]),
-        "lowest timeout rate": all(shoal.timeout_rate <= one.timeout_rate for one in others),
+        "fewest attempts without an answer (timeouts, no connection)": unanswered[0] == min(unanswered),
         "no slot waits (under 0.5 % of the time)": shoal.waited <= 0.005 * shoal.fetched,
         "1,030 useful pages a minute": shoal.pages_per_minute >= 1030,
     }

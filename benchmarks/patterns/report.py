@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ COLUMNS: dict[str, Callable[[Figures], str]] = {
     "requests": lambda f: f"{f.requests:,}",
     "429": lambda f: f"{f.rate_429:.2%}",
     "timeout": lambda f: f"{f.timeout_rate:.2%}",
+    "unsent": lambda f: f"{f.unsent:.2%}",
     "mean s": lambda f: f"{f.mean:.2f}",
     "p95 s": lambda f: f"{f.p95:.1f}",
     "slots waited s": lambda f: f"{f.waited:,.0f}",
@@ -79,6 +80,19 @@ def as_json(races: Races, about: Mapping[str, Any]) -> bytes:
     orders = {order: {"contenders": results, "claims": claims(results)} for order, results in races.items()}
     everything = {"about": {**machine, **about}, "orders": orders}
     return msgspec.json.format(msgspec.json.encode(everything), indent=1)
+
+
+def read(path: Path) -> dict[str, dict[str, Figures]]:
+    """The races of such a file; none if there is no file."""
+    if not path.exists():
+        return {}
+    orders = msgspec.json.decode(path.read_bytes())["orders"]
+    return {order: msgspec.convert(one["contenders"], dict[str, Figures]) for order, one in orders.items()}
+
+
+def in_turn(results: Mapping[str, Figures], names: Sequence[str]) -> dict[str, Figures]:
+    """The same in the order of the names."""
+    return {name: results[name] for name in names if name in results}
 
 
 def _rows(results: Mapping[str, Figures]) -> dict[str, list[str]]:

@@ -73,7 +73,7 @@ def ratio_table(results: Results, *, startup: bool = True) -> Table:
     for aim in AIMS:
         found = [compare(results, shape.name, aim.ours, aim.peer) for shape in results.shapes]
         if any(one is not None for one in found):
-            wanted = "" if aim.most is None else f"≤ {times(aim.most).removesuffix('.0')}"
+            wanted = "" if aim.most is None else f"≤ {times(aim.most)}"
             cells = [_cell(aim, one) for one in found]
             rows.append([f"{TITLES[aim.ours]} : {TITLES[aim.peer]}", wanted, *cells])
     first = "CPU a page" if startup else "CPU of one page more"
@@ -108,7 +108,7 @@ def times(found: float | None) -> str:
     """1.75, or 1/8.2."""
     if found is None:
         return "–"
-    return f"{found:.2f}" if found >= 0.8 else f"1/{1 / found:.1f}"
+    return f"{found:.2f}" if found >= 0.8 else f"1/{1 / found:.1f}".removesuffix(".0")
 
 
 def _number(value: float | None, places: int) -> str:

@@ -130,13 +130,7 @@ def test_a_ratio_compares_within_rounds() -> None:
 
 
 def test_ratios_read_as_people_say_them() -> None:
-    assert [times(one) for one in (1.749, 1.0, 1 / 8.21, 0.1, None)] == [
-        "1.75",
-        "1.00",
-        "1/8.2",
-        "1/10.0",
-        "–",
-    ]
+    assert [times(one) for one in (1.749, 1.0, 1 / 8.21, 0.1, None)] == ["1.75", "1.00", "1/8.2", "1/10", "–"]
 
 
 @pytest.fixture
