@@ -81,12 +81,11 @@ def test_a_handler_that_was_renamed(desk: Desk, web: WebProcess, processes: str)
     for _ in range(2):  # trying again changes nothing
         process = desk.run("crawl", name, "-o", ROWS, "-q", "--processes", processes)
         assert process.code() == 2
-        (line,) = process.err.splitlines()
-        assert line == (
+        assert process.err.splitlines() == [
             "shoal: job books is paused: pages wait for handler 'book', which spider 'books' does not have (it has"
             f" listing, volume): give it that name again, or cancel the job; of all handlers together"
             f" {waiting} pages are left, and none of them is lost; run the same command again to go on"
-        )
+        ]
     job = desk.job()
     assert (job.state, job.counters.pending, job.counters.dead) == ("paused", waiting, 0)
 
