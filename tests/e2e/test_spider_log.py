@@ -28,7 +28,7 @@ def page(page):
     print("printed")
     log.info("own words")
     log.debug("too much")
-    logging.getLogger("aiohttp.client").info("noise")
+    logging.getLogger("redis.client").info("noise")
     page.log.info("seen", extra={{"sku": 7}})
     yield {{"url": page.url}}
     yield from page.follow_all("a")

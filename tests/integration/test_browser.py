@@ -10,8 +10,8 @@ import pytest_asyncio
 
 from browser import browser, failure, html, plain, shown, text_of, until
 from integration.raw_server import RawServer, always, by_path, page, serve
-from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.browser.transport import BrowserTransport
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.transport import FetchRequest
 from shoal.spider.rendering import Rendering, TabLost, TabTimeout
 
@@ -378,7 +378,7 @@ def page_cookies(server: RawServer) -> list[str | None]:
 
 
 async def test_sessions_are_apart(chromium: BrowserTransport) -> None:
-    jars = [SiteJar(), SiteJar()]
+    jars = [CookieJar(), CookieJar()]
     own = html(STORES, Set_Cookie="own=1; HttpOnly; Path=/")
     async with serve(by_path({"/": own}), host="127.0.0.4") as server:
         first = [await text_of(chromium, server.url("/"), jar=jar) for jar in jars]
@@ -390,17 +390,17 @@ async def test_sessions_are_apart(chromium: BrowserTransport) -> None:
 
 
 async def test_cookies_go_both_ways(chromium: BrowserTransport) -> None:
-    jar = SiteJar()
+    jar = CookieJar()
     forget = html(
         "<script>document.cookie = 'plain=; path=/; max-age=0'</script>", Set_Cookie="new=2; Max-Age=60"
     )
     async with serve(by_path({"/": forget, "/again": html("<p>")})) as server:
         from yarl import URL
 
-        jar.update_cookies_from_headers(["plain=1; Path=/", "kept=1; Path=/"], URL(server.url("/")))
+        jar.set(["plain=1; Path=/", "kept=1; Path=/"], URL(server.url("/")))
         await text_of(chromium, server.url("/"), jar=jar)
-        assert {cookie.key: cookie.value for cookie in jar} == {"kept": "1", "new": "2"}
-        jar.clear(lambda cookie: cookie.key == "new")
+        assert {cookie.name: cookie.value for cookie in jar} == {"kept": "1", "new": "2"}
+        jar.delete(next(cookie.key for cookie in jar if cookie.name == "new"))
         await text_of(chromium, server.url("/again"), jar=jar)
     assert header(hit(server, "/"), "Cookie") == "plain=1; kept=1"
     assert header(hit(server, "/again"), "Cookie") == "kept=1"

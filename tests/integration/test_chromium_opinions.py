@@ -11,11 +11,13 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import async_playwright
+from yarl import URL
 
 from shoal.admit.referrer import BROWSER, referer_to
 from shoal.engine.handling import referrer_policy
 from shoal.errors import SpiderError
 from shoal.fetch.browser.executable import find_chromium
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.model import Response, Task
 from shoal.settings import Settings
 from shoal.spider.page import Page
@@ -305,4 +307,59 @@ async def compare_referers(tab: Any, site: tuple[Site, str], policy: str, markup
     page = Page(Task(url), Response(url, 200, headers, shop.body), "one")
     wanted = referrer_policy(page) or BROWSER
     assert [referer_to(target, url, wanted) for target in targets] == shop.referers
+    shop.headers = {}
+
+
+# -- cookies: in two things Chromium differs from RFC 6265bis, it refuses tabs and takes Max-Age=+60
+
+COOKIES = [
+    *("a=1", " a = 1 ; x", "a=", "a=b=c", 'a="1; 2"', 'a="1 2"', "a b=1, 2", "a=ü", "a=;b=2"),
+    *(
+        "a=1; Path=/",
+        "a=1; Path=/form",
+        "a=1; Path=/other/",
+        "a=1; Path=form",
+        "a=1; path=/x; PATH=/y",
+        "a=1; Path",
+    ),
+    *(
+        "a=1; HttpOnly",
+        "a=1; httponly=no",
+        "a=1; SameSite=Strict",
+        "a=1; SameSite=odd",
+        "a=1; Domain=127.0.0.1",
+    ),
+    *("a=1; Domain=0.0.1", "a=1; Domain=other.example", "a=1; Domain=", "__Secure-a=1", "__host-a=1; Path=/"),
+    *(
+        "a=1; Max-Age=60",
+        "a=1; Max-Age=0",
+        "a=1; Max-Age=-1",
+        "a=1; Max-Age=9999999999999",
+    ),
+    *("a=1; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT", "a=1; Expires=Thu, 01 Jan 1970 00:00:00 GMT"),
+    *(
+        "a=1; Expires=Wed, 21-Oct-37 07:28:00 GMT",
+        "a=1; Expires=21 oct 2037 07:28:00",
+        "a=1; Expires=tomorrow",
+    ),
+    *(f"a={'x' * 4_095}", f"a={'x' * 4_096}", f"a=1; Path=/{'x' * 1_023}", f"a=1; Path=/{'x' * 1_024}"),
+]
+
+
+async def test_cookies_are_those_that_a_browser_has(tab: Any, site: tuple[Site, str]) -> None:
+    shop, url = site
+    shop.body, shop.charset = b"<p>", "utf-8"
+    for line in COOKIES:
+        shop.headers = {"Set-Cookie": line}
+        await tab.context.clear_cookies()
+        await tab.goto(url)
+        theirs = [
+            (one["name"], one["value"], one["path"], one["httpOnly"], round(one["expires"], -1))
+            for one in await tab.context.cookies()
+        ]
+        jar = CookieJar()
+        jar.set([line], URL(url))
+        ours = [(one.name, one.value, one.path, one.http_only, round(one.expires or -1, -1)) for one in jar]
+        assert [one[:4] for one in ours] == [one[:4] for one in theirs], line
+        assert [one[4] for one in ours] == pytest.approx([one[4] for one in theirs], abs=20), line
     shop.headers = {}

@@ -25,8 +25,8 @@ from shoal.clock import SystemClock
 from shoal.errors import SettingsError
 from shoal.fetch import body_reader
 from shoal.fetch import http2 as module
-from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.body_reader import Decoder
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.deadline import LeaseDeadline
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
@@ -362,7 +362,7 @@ async def test_cookies_are_kept_in_the_jar() -> None:
 
 async def test_jars_are_apart() -> None:
     async with serve_http2(set_cookie) as server, transport() as http:
-        one, two = SiteJar(), SiteJar()
+        one, two = CookieJar(), CookieJar()
         for path, jar in (("/set", one), ("/1", one), ("/2", two), ("/3", None)):
             ok(await http.fetch(FetchRequest(server.url(path), jar=jar)))
     assert [stream["cookie"] for stream in server.streams] == ["", "a=1", "", ""]
@@ -378,7 +378,7 @@ async def test_no_cookies() -> None:
 async def test_cookies_of_a_redirect() -> None:
     async with serve_http2(hello) as server, transport(cookies=False) as http:
         request = FetchRequest(
-            server.url("/"), jar=SiteJar(), cookies=("a=1",), referrer_url=server.url("/before")
+            server.url("/"), jar=CookieJar(), cookies=("a=1",), referrer_url=server.url("/before")
         )
         ok(await http.fetch(request))
     assert server.streams[0]["cookie"] == "a=1"
@@ -387,7 +387,7 @@ async def test_cookies_of_a_redirect() -> None:
 async def test_the_shared_jar() -> None:
     async with serve_http2(set_cookie) as server, transport() as http:
         ok(await http.fetch(FetchRequest(server.url("/set"))))
-        assert [cookie.key for cookie in cast("SiteJar", http._http.jar)] == ["a"]
+        assert [cookie.name for cookie in cast("CookieJar", http._http.jar)] == ["a"]
 
 
 # -- bodies
@@ -501,7 +501,7 @@ async def test_a_slow_reader_holds_the_server_back() -> None:
 
     async with serve_http2(answer) as server, transport() as http:
         request, key = FetchRequest(server.url("/")), ("", "127.0.0.1", server.port)
-        headers = http._headers_for(request, SiteJar(), URL(request.url))
+        headers = http._headers_for(request, CookieJar(), URL(request.url))
         exchange = await http._begin(key, request, headers)
         assert exchange is not None
         before = -1

@@ -38,7 +38,7 @@ NEVER = "Expires=Fri, 31 Dec 9999 23:59:59 GMT"
 
 def jar_with(*lines: str, url: URL = PAGE) -> LastingJar:
     jar = LastingJar()
-    jar.update_cookies_from_headers(list(lines), url)
+    jar.set(list(lines), url)
     return jar
 
 
@@ -72,27 +72,24 @@ async def test_a_stored_cookie_is_sent_as_the_one_that_was_received(line: str) -
         *("https://www.shop.example/a/b", "https://www.shop.example/a/", "http://www.shop.example/a/x"),
         *("https://shop.example/a/b", "https://x.www.shop.example/a/b", "https://other.example/a/b"),
     ):
-        ours, theirs = (one.filter_cookies(URL(url)) for one in (jar, other))
-        assert [(m.key, m.coded_value) for m in ours.values()] == [
-            (m.key, m.coded_value) for m in theirs.values()
-        ], url
+        assert other.cookies_for(URL(url)) == jar.cookies_for(URL(url)), url
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:8000/", "http://[::1]:8000/", "http://localhost/"])
 async def test_hosts_without_a_domain_have_lasting_cookies(address: str) -> None:
     other = copy_of(jar_with("id=1; Path=/", url=URL(address)))
-    assert set(other.filter_cookies(URL(address))) == {"id"}
+    assert [cookie.name for cookie in other.cookies_for(URL(address))] == ["id"]
 
 
 async def test_the_same_cookie_with_a_slightly_later_end_is_no_change() -> None:
     jar = copy_of(jar_with("id=1; Max-Age=1000"))
-    jar.update_cookies_from_headers(["id=1; Max-Age=1005"], PAGE)
+    jar.set(["id=1; Max-Age=1005"], PAGE)
     assert jar.changes() == {}
-    jar.update_cookies_from_headers(["id=1; Max-Age=2000"], PAGE)
+    jar.set(["id=1; Max-Age=2000"], PAGE)
     assert len(jar.changes()) == 1
-    jar.update_cookies_from_headers(["id=2; Max-Age=1005"], PAGE)
+    jar.set(["id=2; Max-Age=1005"], PAGE)
     assert len(jar.changes()) == 1
-    jar.update_cookies_from_headers(["id=2; Max-Age=0"], PAGE)
+    jar.set(["id=2; Max-Age=0"], PAGE)
     assert list(jar.changes().values()) == [None]
 
 
@@ -131,13 +128,13 @@ class Process:
     async def page(self, task: Task, *lines: str, proxy: str = "") -> Lease:
         """Fetches a page, which sets cookies."""
         visit = await self.keeper.enter(task)
-        self._jar(task, visit, proxy).update_cookies_from_headers(list(lines), URL(task.url))
+        self._jar(task, visit, proxy).set(list(lines), URL(task.url))
         return await self.keeper.leave(Lease(1, task, 0.0, 0), visit)
 
     async def sees(self, task: Task) -> str:
         visit = await self.keeper.enter(task)
-        sent = self._jar(task, visit).filter_cookies(URL(task.url))
-        return "; ".join(sorted(f"{name}={cookie.value}" for name, cookie in sent.items()))
+        sent = self._jar(task, visit).cookies_for(URL(task.url))
+        return "; ".join(sorted(f"{cookie.name}={cookie.value}" for cookie in sent))
 
     def _jar(self, task: Task, visit: Visit, proxy: str = "") -> LastingJar:
         if visit.jar is not None:
@@ -302,7 +299,7 @@ async def test_cookies_of_an_earlier_session_are_not_mixed_with_those_of_the_nex
     late_jar = two._jar(task("anna"), late)
     lease = await two.page(task("anna"), "new=1; Path=/")
     assert await one.sees(task("anna", at=found_by(lease))) == "new=1", "two requests were made before"
-    late_jar.update_cookies_from_headers(["late=1; Path=/"], PAGE)
+    late_jar.set(["late=1; Path=/"], PAGE)
     await two.keeper.leave(Lease(1, task("anna"), 0.0, 0), late)
     assert await two.sees(task("anna")) == "new=1"
 

@@ -15,7 +15,6 @@ import pytest
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.browser import chromium
 from shoal.fetch.browser.chromium import BrowserProcesses
 from shoal.fetch.browser.contexts import SharedCookies, cookies_from, cookies_of
@@ -29,6 +28,7 @@ from shoal.fetch.browser.page_network import (
     rendered,
 )
 from shoal.fetch.browser.tab import is_gone, plain
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.policy.outcomes import TABLE
 from shoal.testing.servers.server_process import wait_until
 
@@ -128,9 +128,9 @@ class FakeContext:
         return list(self.kept.values())
 
 
-def jar_with(*lines: str, url: str = "https://shop.example.com/a/b") -> SiteJar:
-    jar = SiteJar()
-    jar.update_cookies_from_headers(lines, URL(url))
+def jar_with(*lines: str, url: str = "https://shop.example.com/a/b") -> CookieJar:
+    jar = CookieJar()
+    jar.set(lines, URL(url))
     return jar
 
 
@@ -176,17 +176,19 @@ async def test_changes_go_from_side_to_side() -> None:
     }
     context.kept[".example.com", "/x", "new"] = new
     await shared.to_jar()
-    assert {cookie.key: cookie.value for cookie in jar} == {"kept": "1", "changed": "2", "new": "n"}
-    assert jar.filter_cookies(URL("https://www.example.com/x"))["new"].value == "n"
+    assert {cookie.name: cookie.value for cookie in jar} == {"kept": "1", "changed": "2", "new": "n"}
+    assert [one.value for one in jar.cookies_for(URL("https://www.example.com/x")) if one.name == "new"] == [
+        "n"
+    ]
 
-    jar.clear(lambda cookie: cookie.key == "kept")
-    jar.update_cookies_from_headers(["later=1; Path=/"], URL(f"https://{host}/"))
+    jar.delete(next(cookie.key for cookie in jar if cookie.name == "kept"))
+    jar.set(["later=1; Path=/"], URL(f"https://{host}/"))
     await shared.to_context()
     assert {name for _, _, name in context.kept} == {"changed", "new", "later"}
 
 
 async def test_what_the_jar_does_not_take_leaves_the_context_too() -> None:
-    jar, context = SiteJar(), FakeContext()
+    jar, context = CookieJar(), FakeContext()
     shared = SharedCookies(context, jar)  # type: ignore[arg-type]
     await context.add_cookies([{"name": "super", "value": "1", "domain": ".co.uk", "path": "/"}])
     await shared.to_jar()

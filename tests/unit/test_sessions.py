@@ -8,7 +8,7 @@ import sys
 import pytest
 from yarl import URL
 
-from shoal.fetch.aiohttp_private import SiteJar
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.proxy.pools import load_pools
 from shoal.fetch.proxy.sessions import Sessions
 from shoal.settings import Settings
@@ -16,14 +16,14 @@ from shoal.settings import Settings
 PAGE = "https://shop.example.co.uk/account"
 
 
-def jar_with(line: str, url: str = PAGE) -> SiteJar:
-    jar = SiteJar()
-    jar.update_cookies_from_headers([line], URL(url))
+def jar_with(line: str, url: str = PAGE) -> CookieJar:
+    jar = CookieJar()
+    jar.set([line], URL(url))
     return jar
 
 
-def sent(jar: SiteJar, url: str) -> set[str]:
-    return set(jar.filter_cookies(URL(url)))
+def sent(jar: CookieJar, url: str) -> set[str]:
+    return {cookie.name for cookie in jar.cookies_for(URL(url))}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ async def test_hosts_without_a_name_have_cookies() -> None:
 async def test_each_has_a_jar_of_its_own() -> None:
     sessions = Sessions(Settings())
     alice, bob = (sessions.begin(name, None, 0.0, PAGE) for name in ("alice", "bob"))
-    alice.jar.update_cookies_from_headers(["id=alice; Path=/"], URL(PAGE))
+    alice.jar.set(["id=alice; Path=/"], URL(PAGE))
     assert sent(bob.jar, PAGE) == set()
     assert sessions.current("alice", 1.0) is alice
 
@@ -120,8 +120,8 @@ async def test_their_number_is_bounded() -> None:
 def test_a_cookie_with_an_odd_name_writes_nothing_to_stderr() -> None:
     """Else any server could write there, between the lines of a log that is JSON."""
     code = (
-        "import asyncio, yarl; from shoal.fetch.proxy.sessions import LastingJar as SiteJar\n"
-        "async def main(): SiteJar().update_cookies_from_headers(['a b=1'], yarl.URL('http://a.example/'))\n"
+        "import asyncio, yarl; from shoal.fetch.proxy.sessions import LastingJar\n"
+        "async def main(): LastingJar().set(['a b=1'], yarl.URL('http://a.example/'))\n"
         "asyncio.run(main())"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)

@@ -71,16 +71,16 @@ def test_an_exception_comes_with_its_traceback(said: Said, form: str) -> None:
 
 
 def test_libraries_are_quiet_unless_somebody_asks(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    library = logging.getLogger("aiohttp")
+    library = logging.getLogger("redis")
     monkeypatch.setattr(library, "level", logging.NOTSET)
     set_up("debug", "text")
-    logging.getLogger("aiohttp.client").info("noise")
-    logging.getLogger("aiohttp.client").warning("trouble")
-    assert said().count("aiohttp.client: ") == 1
+    logging.getLogger("redis.client").info("noise")
+    logging.getLogger("redis.client").warning("trouble")
+    assert said().count("redis.client: ") == 1
     library.setLevel("INFO")
     set_up("debug", "text")
-    logging.getLogger("aiohttp.client").info("noise")
-    assert said().endswith("INFO aiohttp.client: noise\n")
+    logging.getLogger("redis.client").info("noise")
+    assert said().endswith("INFO redis.client: noise\n")
     library.setLevel(logging.NOTSET)
 
 

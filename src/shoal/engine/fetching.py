@@ -22,7 +22,7 @@ from shoal.settings import BROWSER
 from shoal.spider.rendering import Rendering
 
 if TYPE_CHECKING:
-    from aiohttp.abc import AbstractCookieJar
+    from shoal.fetch.cookie_jar import CookieJar
 
 
 class Fetched(Struct, frozen=True):
@@ -56,7 +56,7 @@ class Fetcher:
         task: Task,
         host: HostView,
         timeout: float | None,
-        jar: AbstractCookieJar | None = None,
+        jar: CookieJar | None = None,
         sink: BodySink | None = None,
     ) -> Fetched:
         """`jar`: of the site, if the task has no session. `sink`: for a file."""

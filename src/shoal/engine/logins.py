@@ -297,7 +297,7 @@ class Logins:
 
     def _cookies(self, name: str) -> dict[str, str]:
         session = self._sessions.live(name)
-        return {} if session is None else {morsel.key: morsel.value for morsel in session.jar}
+        return {} if session is None else {cookie.name: cookie.value for cookie in session.jar}
 
     # -- after a page
 

@@ -14,12 +14,17 @@ from functools import lru_cache
 from typing import cast
 
 import aiohappyeyeballs
-import aiohttp
 from aiohappyeyeballs import AddrInfoType
-from aiohttp.client_reqrep import ConnectionKey
-from multidict import CIMultiDict, CIMultiDictProxy
 
-from shoal.fetch.failures import Stage, explain, explain_proxy
+from shoal.fetch.failures import (
+    ConnectError,
+    ConnectTimeoutError,
+    ProxyAnswerError,
+    ResolveError,
+    Stage,
+    explain,
+    explain_proxy,
+)
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_messages import MAX_LINE, MessageError, read_head, status_of
 from shoal.fetch.proxy.proxy import Proxy
@@ -44,7 +49,7 @@ class HostConnector:
         try:
             found = await self.addresses(host, port)
         except OSError as error:
-            raise aiohttp.ClientConnectorDNSError(connection_key(host, port), error) from None
+            raise ResolveError(host, error) from None
         try:
             return await aiohappyeyeballs.start_connection(
                 found,
@@ -52,7 +57,7 @@ class HostConnector:
                 socket_factory=None if self._guard is None else self._guard.socket_factory,
             )
         except OSError as error:
-            raise aiohttp.ClientConnectorError(connection_key(host, port), error) from None
+            raise ConnectError(host, error) from None
 
     async def connect_to(self, host: str, port: int) -> Streams:
         return await streams(await self.open_socket(host, port))
@@ -90,11 +95,6 @@ async def sockets_closed() -> None:
         await asyncio.sleep(0)
 
 
-def connection_key(host: str, port: int) -> ConnectionKey:
-    """What exceptions of the HTTP client name the host by."""
-    return ConnectionKey(host, port, False, True, None, None, None)
-
-
 class Dialer:
     """Opens connections, all through one proxy or all without."""
 
@@ -126,7 +126,7 @@ class Dialer:
                 self._guard.check_unresolved(host, port)
                 return await self._open_by(self._proxy, host, port, tunnel, stage)
         except TimeoutError:
-            error: Exception = aiohttp.ConnectionTimeoutError()
+            error: Exception = ConnectTimeoutError()
         except Exception as exc:
             error = exc
         return self._failure(error, stage[0], loop.time() - started)
@@ -154,14 +154,7 @@ class Dialer:
     def login_refused(self) -> Failure:
         """The failure for a proxy that answers 407 to a request that it should forward."""
         assert self._proxy is not None
-        return self._failure(_ProxyAnswer(407, self._proxy), "connected", 0.0)
-
-
-class _ProxyAnswer(aiohttp.ClientHttpProxyError):
-    def __init__(self, status: int, proxy: Proxy) -> None:
-        empty: CIMultiDict[str] = CIMultiDict()
-        request = aiohttp.RequestInfo(proxy.url, "CONNECT", CIMultiDictProxy(empty), proxy.url)
-        super().__init__(request, (), status=status)
+        return self._failure(ProxyAnswerError(407), "connected", 0.0)
 
 
 async def ask_for_tunnel(ends: Streams, proxy: Proxy, target: str) -> None:
@@ -175,7 +168,7 @@ async def ask_for_tunnel(ends: Streams, proxy: Proxy, target: str) -> None:
         if head is None:
             raise ConnectionResetError("the proxy closed the connection")
         if not 200 <= (status := status_of(head)) < 300:
-            raise _ProxyAnswer(status, proxy)
+            raise ProxyAnswerError(status)
     except MessageError as error:
         writer.transport.abort()
         raise OSError(f"its answer is not HTTP: {error}") from None

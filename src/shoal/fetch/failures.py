@@ -1,12 +1,10 @@
-"""From exceptions of HTTP clients to the kinds of failures in `policy/outcomes.py`."""
+"""What fetching raises, and which kind of failure (`policy/outcomes.py`) each exception is."""
 
 from __future__ import annotations
 
 import errno
 import ssl
 from typing import Literal
-
-import aiohttp
 
 from shoal.fetch.body_reader import BodyTooLargeError, CutBodyError, TooSlowError, UndecodableBodyError
 from shoal.fetch.dns_lookup import UnresolvedError
@@ -20,6 +18,43 @@ _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL})  # no 
 
 # How far a connection through a proxy is: to the proxy, from there to the host, made.
 Stage = Literal["dialling", "tunnelling", "connected"]
+
+
+class InvalidUrlError(ValueError):
+    """Not a URL that can be fetched."""
+
+
+class ConnectError(OSError):
+    """No connection to a host."""
+
+    def __init__(self, host: str, cause: OSError) -> None:
+        super().__init__(cause.errno, cause.strerror)
+        self.host = host
+        self.cause = cause
+
+
+class ResolveError(ConnectError):
+    """The host has no address."""
+
+
+class TlsError(ConnectError):
+    """The host is not whom it should be."""
+
+
+class ConnectTimeoutError(TimeoutError):
+    """No connection within connect_timeout."""
+
+
+class ReadTimeoutError(TimeoutError):
+    """Nothing was received for the length of read_timeout."""
+
+
+class ProxyAnswerError(Exception):
+    """The proxy answered something else than that the tunnel is open."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"HTTP {status}")
+        self.status = status
 
 
 class ProxyAuthError(Exception):
@@ -70,23 +105,21 @@ def _explain(exc: Exception) -> tuple[str, str]:
             return "reset", _and("the server closed the connection without a complete answer", exc)
         case TooSlowError():
             return "too_slow", str(exc)
-        case aiohttp.ClientConnectorError():
+        case ConnectError():
             return _explain_connect(exc)
-        case aiohttp.ConnectionTimeoutError():
+        case ConnectTimeoutError():
             return "connect_timeout", "no connection within connect_timeout"
-        case aiohttp.SocketTimeoutError():
+        case ReadTimeoutError():
             return "read_timeout", "nothing was received for the length of read_timeout"
         case TimeoutError():
             return "timeout", "not complete within total_timeout"
         case BrokenBodyError():
             return "truncated", f"the body is incomplete or its framing is broken: {exc}"
-        case aiohttp.ClientResponseError():
-            return "protocol", f"not a valid HTTP answer: {exc.message}"
-        case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError() | UnicodeError():
+        case InvalidUrlError() | UnicodeError():
             return "invalid_url", "not a URL that can be fetched"
         case ssl.SSLError():
             return "tls", _reason(exc)
-        case aiohttp.ClientConnectionError() | OSError():
+        case OSError():
             return "reset", f"the connection was lost: {_reason(exc)}"
         case ValueError() | TypeError():
             return "invalid_request", f"the request cannot be sent: {exc}"
@@ -101,8 +134,8 @@ def explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
 
 
 def _explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
-    status = exc.status if isinstance(exc, aiohttp.ClientHttpProxyError) else None
-    cause = _cause(exc)
+    status = exc.status if isinstance(exc, ProxyAnswerError) else None
+    cause = exc.cause if isinstance(exc, ConnectError) else exc
     if status == 407 or isinstance(cause, ProxyAuthError | SocksAuthError):
         return "proxy_auth", f"proxy {proxy} does not accept its user or password: check them in proxies"
     if stage == "connected" or isinstance(exc, ForbiddenAddressError) or _is_exhausted(cause):
@@ -111,7 +144,7 @@ def _explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
         if isinstance(exc, TimeoutError):
             return "proxy_timeout", f"no connection to proxy {proxy} in time"
         return "proxy_connect", f"no connection to proxy {proxy}: {_reason(cause)}"
-    if isinstance(exc, aiohttp.ClientSSLError | ssl.SSLError):
+    if isinstance(exc, TlsError | ssl.SSLError):
         return explain(exc)  # the host's certificate, seen through the tunnel
     if status is not None and status not in _GATEWAY:
         return "proxy_refused", f"proxy {proxy} refuses to connect to this host: HTTP {status}"
@@ -121,19 +154,12 @@ def _explain_proxy(exc: Exception, proxy: str, stage: Stage) -> tuple[str, str]:
     return "proxy_gateway", f"proxy {proxy} could not reach the host: {why}"
 
 
-def _cause(exc: Exception) -> BaseException:
-    """The exception that the HTTP client has wrapped."""
-    if isinstance(exc, aiohttp.ClientConnectorError):
-        return exc.os_error
-    return exc.__cause__ or exc if isinstance(exc, aiohttp.ClientOSError) else exc
-
-
 def _is_exhausted(cause: BaseException) -> bool:
     return isinstance(cause, OSError) and cause.errno in _EXHAUSTED
 
 
-def _explain_connect(exc: aiohttp.ClientConnectorError) -> tuple[str, str]:
-    cause = exc.os_error
+def _explain_connect(exc: ConnectError) -> tuple[str, str]:
+    cause = exc.cause
     if isinstance(cause, ForbiddenAddressError):
         return "forbidden_address", cause.advice
     if cause.errno in _EXHAUSTED:
@@ -143,9 +169,9 @@ def _explain_connect(exc: aiohttp.ClientConnectorError) -> tuple[str, str]:
         )
     if isinstance(cause, UnresolvedError) and cause.why == "busy":
         return "dns_wait", f"{exc.host} is not looked up now: {_reason(cause)}"
-    if isinstance(exc, aiohttp.ClientConnectorDNSError):
+    if isinstance(exc, ResolveError):
         return "dns", f"{exc.host} cannot be resolved: {_reason(cause)}"
-    if isinstance(exc, aiohttp.ClientSSLError):
+    if isinstance(exc, TlsError):
         return "tls", explain_tls(exc.host, cause)
     return "connect", f"no connection to {exc.host}: {_reason(cause)}"
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from shoal.errors import SettingsError
 
 if TYPE_CHECKING:
-    from aiohttp import AddrInfoType
+    from aiohappyeyeballs import AddrInfoType
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
-from aiohttp.abc import AbstractCookieJar
 from multidict import CIMultiDict
 
 from shoal.clock import Clock
-from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.body_reader import read_answer
+from shoal.fetch.cookie_jar import CookieJar, NoCookies
 from shoal.fetch.deadline import check_lease
 from shoal.fetch.dialer import sockets_closed
-from shoal.fetch.failures import LostError, ProxyAuthError, Stage, explain, explain_proxy
+from shoal.fetch.failures import ConnectTimeoutError, LostError, ProxyAuthError, Stage, explain, explain_proxy
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_answer import Head
 from shoal.fetch.http_connection import ConnectionPool, HttpConnection
@@ -48,7 +46,7 @@ class HttpTransport:
         self._loop = asyncio.get_running_loop()
         self.resolver = resolver or Resolver(settings)
         self._owns_resolver = resolver is None
-        self.jar = SiteJar() if settings.cookies else aiohttp.DummyCookieJar()
+        self.jar = CookieJar() if settings.cookies else NoCookies()
         self._dialer = HttpDialer(settings, guard, self.resolver, clock)
         self._writer = RequestWriter(settings)
         limit = file_limit()
@@ -93,7 +91,7 @@ class HttpTransport:
         origin, target = split_url(request.url)
         jar = self.jar if request.jar is None else request.jar  # an empty one is false
         if request.cookies and request.referrer_url:
-            jar.update_cookies_from_headers(request.cookies, parse_url(request.referrer_url))
+            jar.set(request.cookies, parse_url(request.referrer_url))
         exchange.jar = jar
         proxy, extra = request.proxy, []
         if proxy is not None and not isinstance(proxy, Gateway):
@@ -138,7 +136,7 @@ class HttpTransport:
             raise ProxyAuthError
         cookies = headers.getall("Set-Cookie", ())
         if cookies and exchange.jar is not None:
-            exchange.jar.update_cookies_from_headers(cookies, parse_url(request.url))
+            exchange.jar.set(cookies, parse_url(request.url))
         wire_bytes, body = await read_answer(
             connection.read, request, status, headers, self._settings.max_body
         )
@@ -190,7 +188,7 @@ class HttpTransport:
                 connection = await self._dialer.open(origin, exchange.request.proxy, exchange.set_stage)
         except TimeoutError:
             if timeout.expired() and self._settings.connect_timeout < left:
-                raise aiohttp.ConnectionTimeoutError from None
+                raise ConnectTimeoutError from None
             raise
         exchange.stage = "connected"
         return connection
@@ -206,7 +204,7 @@ class _Exchange:
         self.started = started
         self.deadline = 0.0  # in the loop's time
         self.key: Key = ("", "")
-        self.jar: AbstractCookieJar | None = None
+        self.jar: CookieJar | None = None
         self.connection: HttpConnection | None = None
         self.stage: Stage = "connected"  # unless a connection has to be opened
 

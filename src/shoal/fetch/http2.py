@@ -12,18 +12,18 @@ import ssl
 from functools import partial
 from weakref import WeakValueDictionary
 
-import aiohttp
-from aiohttp.abc import AbstractCookieJar
 from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.clock import Clock
 from shoal.errors import SettingsError
 from shoal.fetch.body_reader import Meter, read_answer
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.deadline import check_lease
 from shoal.fetch.dialer import Dialer, HostConnector, sockets_closed
 from shoal.fetch.failures import (
     BrokenAnswerError,
+    ConnectTimeoutError,
     LostError,
     NotTakenError,
     explain,
@@ -124,7 +124,7 @@ class Http2Transport:
             return None
         jar = self._http.jar if request.jar is None else request.jar  # an empty one is false
         if request.cookies and request.referrer_url:
-            jar.update_cookies_from_headers(request.cookies, parse_url(request.referrer_url))
+            jar.set(request.cookies, parse_url(request.referrer_url))
         headers = self._headers_for(request, jar, url)
         exchange = await self._begin(key, request, headers)
         if exchange is None or exchange.status is None:
@@ -140,7 +140,7 @@ class Http2Transport:
         request: FetchRequest,
         exchange: Exchange,
         status: int,
-        jar: AbstractCookieJar,
+        jar: CookieJar,
         url: URL,
         started: float,
     ) -> Response:
@@ -154,7 +154,7 @@ class Http2Transport:
         )
         cookies = headers.getall("Set-Cookie", ())
         if cookies:
-            jar.update_cookies_from_headers(cookies, url)
+            jar.set(cookies, url)
         wire_bytes, body = await self._read(request, exchange, status, headers)
         return Response(
             url=request.url,
@@ -184,7 +184,7 @@ class Http2Transport:
     def _silence(self, request: FetchRequest) -> float:
         return self._settings.read_timeout if request.read_timeout is None else request.read_timeout
 
-    def _headers_for(self, request: FetchRequest, jar: AbstractCookieJar, url: URL) -> list[Header]:
+    def _headers_for(self, request: FetchRequest, jar: CookieJar, url: URL) -> list[Header]:
         headers = self._headers.copy()
         headers.update(request.headers or {})
         if cookies := cookie_header(headers.pop("Cookie", ""), jar, url):
@@ -261,7 +261,7 @@ class Http2Transport:
         except ssl.SSLError as error:
             raise _Refused(Failure("tls", explain_tls(host, error))) from None
         except TimeoutError:
-            raise aiohttp.ConnectionTimeoutError from None
+            raise ConnectTimeoutError from None
         self._pool.setdefault(key, []).append(connection)
         return connection
 

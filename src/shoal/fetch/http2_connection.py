@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from ssl import SSLContext
 from typing import cast
 
-import aiohttp
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
@@ -29,7 +28,7 @@ from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
 from shoal.fetch.dialer import Streams
-from shoal.fetch.failures import BrokenAnswerError, FloodError, LostError, NotTakenError
+from shoal.fetch.failures import BrokenAnswerError, FloodError, LostError, NotTakenError, ReadTimeoutError
 from shoal.limits import (
     ANSWER_HEADERS,
     EMPTY_FRAMES,
@@ -101,7 +100,7 @@ class Exchange:
                 await self._arrived.wait()
         except TimeoutError:
             if limit.expired():
-                raise aiohttp.SocketTimeoutError from None
+                raise ReadTimeoutError from None
             raise
 
     def close(self) -> None:

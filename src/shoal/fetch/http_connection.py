@@ -12,10 +12,8 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import cast
 
-import aiohttp
-
 from shoal.fetch.body_reader import Meter
-from shoal.fetch.failures import BrokenAnswerError, FloodError
+from shoal.fetch.failures import BrokenAnswerError, FloodError, ReadTimeoutError
 from shoal.fetch.http_answer import SWITCHING, AnswerReader, Head
 from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD
 
@@ -236,7 +234,7 @@ class HttpConnection(asyncio.Protocol):
         if now >= self._deadline:
             self._fail(TimeoutError())
         elif now >= silent_until:
-            self._fail(aiohttp.SocketTimeoutError())
+            self._fail(ReadTimeoutError())
         else:
             self._set_timer(min(self._deadline, silent_until))
 

@@ -17,11 +17,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar, cast
 
-import aiohttp
-
 from shoal.clock import Clock
-from shoal.fetch.dialer import HostConnector, ask_for_tunnel, connection_key, default_tls, streams
-from shoal.fetch.failures import Stage
+from shoal.fetch.dialer import HostConnector, ask_for_tunnel, default_tls, streams
+from shoal.fetch.failures import ConnectError, Stage, TlsError
 from shoal.fetch.guard import Guard
 from shoal.fetch.http_connection import HttpConnection
 from shoal.fetch.http_request import Origin
@@ -106,11 +104,11 @@ async def _explained(origin: Origin, making: Awaitable[T]) -> T:
     try:
         return await making
     except ssl.SSLError as error:
-        raise aiohttp.ClientConnectorSSLError(connection_key(origin.host, origin.port), error) from None
+        raise TlsError(origin.host, error) from None
     except OSError as error:
         if isinstance(error, TimeoutError):
             raise
-        raise aiohttp.ClientConnectorError(connection_key(origin.host, origin.port), error) from None
+        raise ConnectError(origin.host, error) from None
 
 
 def _server_name(origin: Origin) -> str:

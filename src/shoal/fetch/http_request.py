@@ -6,13 +6,13 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-import aiohttp
-from aiohttp.abc import AbstractCookieJar
 from msgspec import Struct
 from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.admit.sending import without_route
+from shoal.fetch.cookie_jar import CookieJar
+from shoal.fetch.failures import InvalidUrlError
 from shoal.fetch.transport import FetchRequest
 from shoal.settings import Settings
 
@@ -46,7 +46,7 @@ def _origin(text: str) -> Origin:
             return Origin(text, url.scheme, url.raw_host, url.port, authority)
     except ValueError:
         pass
-    raise aiohttp.InvalidURL(text)
+    raise InvalidUrlError(text)
 
 
 def split_url(url: str) -> tuple[Origin, str]:
@@ -59,7 +59,7 @@ def split_url(url: str) -> tuple[Origin, str]:
         return _origin(plain[:query]), f"/{plain[query:]}"
     target = "/" if start < 0 else plain[start:]
     if _NOT_IN_TARGET.search(target):
-        raise aiohttp.InvalidURL(url)
+        raise InvalidUrlError(url)
     return _origin(before), target
 
 
@@ -71,7 +71,7 @@ def parse_url(text: str) -> URL:
             return url
     except ValueError:
         pass
-    raise aiohttp.InvalidURL(text)
+    raise InvalidUrlError(text)
 
 
 def default_headers(settings: Settings) -> CIMultiDict[str]:
@@ -96,7 +96,7 @@ class RequestWriter:
         request: FetchRequest,
         target: str,
         authority: str,
-        jar: AbstractCookieJar,
+        jar: CookieJar,
         extra: Iterable[tuple[str, str]] = (),
     ) -> bytes:
         """The bytes of a request. Raises ValueError if a header is not valid."""
@@ -125,18 +125,20 @@ class RequestWriter:
         head = "".join(lines).encode("utf-8", "surrogateescape")
         return head + body if body else head
 
-    def _cookies(self, own: str, jar: AbstractCookieJar, url: str) -> dict[str, tuple[str, str]]:
+    def _cookies(self, own: str, jar: CookieJar, url: str) -> dict[str, tuple[str, str]]:
         """Those of the jar, and those of the request itself."""
         value = cookie_header(own, jar, parse_url(url))
         return {"cookie": ("Cookie", value)} if value else {}
 
 
-def cookie_header(own: str, jar: AbstractCookieJar, url: URL) -> str:
+def cookie_header(own: str, jar: CookieJar, url: URL) -> str:
     """The value of Cookie: `own` cookies, and those that the jar has for the URL."""
     pairs = (pair.strip().partition("=") for pair in own.split(";"))
-    cookies = {name: value for name, _, value in pairs if name}
-    cookies.update((name, morsel.coded_value) for name, morsel in jar.filter_cookies(url).items())
-    return "; ".join(f"{name}={value}" for name, value in cookies.items())
+    of_jar = jar.cookies_for(url)
+    named = {cookie.name for cookie in of_jar}
+    cookies = {name: value for name, _, value in pairs if name and name not in named}
+    sent = [*cookies.items(), *((cookie.name, cookie.value) for cookie in of_jar)]
+    return "; ".join(f"{name}={value}" for name, value in sent)
 
 
 def _line(name: str, value: str) -> str:

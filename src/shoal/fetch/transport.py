@@ -12,7 +12,7 @@ from shoal.model import Outcome
 from shoal.spider.rendering import Rendering
 
 if TYPE_CHECKING:
-    from aiohttp.abc import AbstractCookieJar
+    from shoal.fetch.cookie_jar import CookieJar
 
 
 class BodySink(Protocol):
@@ -74,7 +74,7 @@ class FetchRequest(Struct, frozen=True):
     doubted: tuple[str, ...] = ()  # of these, proxies that failed by their own fault or the host's
     # -- the route that was chosen
     proxy: Proxy | None = None
-    jar: AbstractCookieJar | None = None  # None: the one that all requests without a session share
+    jar: CookieJar | None = None  # None: the one that all requests without a session share
     rendering: Rendering | None = None  # None: plain HTTP
 
 

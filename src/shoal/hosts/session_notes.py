@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SessionKeyError, SettingsError
-from shoal.fetch.cookies import StoredCookie
+from shoal.fetch.cookie_jar import Cookie
 from shoal.frontier.protocol import Notes
 from shoal.limits import SESSION_NOTE
 from shoal.text import UNREADABLE
@@ -47,7 +47,7 @@ class LoginState(Struct, frozen=True, omit_defaults=True):
 class SessionNote(Struct, frozen=True, omit_defaults=True):
     """What all processes know about a session, or about the cookies of a site."""
 
-    cookies: list[StoredCookie] = []  # the latest last
+    cookies: list[Cookie] = []  # the latest last
     changed_at: float = 0.0  # when they were last written, in the frontier's time
     # -- of sessions only
     generation: int = 0  # grows when the session is begun anew
@@ -126,8 +126,8 @@ def bounded(note: SessionNote) -> tuple[SessionNote, int]:
     )
 
 
-def _latest(cookies: Iterable[StoredCookie]) -> list[StoredCookie]:
-    kept: list[StoredCookie] = []
+def _latest(cookies: Iterable[Cookie]) -> list[Cookie]:
+    kept: list[Cookie] = []
     size = 0
     for cookie in reversed(list(cookies)):
         size += len(_encode(cookie))

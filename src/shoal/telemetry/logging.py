@@ -30,7 +30,6 @@ PRINTED = "print"  # the logger of what spiders print
 # What Shoal uses, and nobody has asked about: only their warnings are told, whatever the level.
 LIBRARIES = (
     *(
-        "aiohttp",
         "asyncio",
         "asyncpg",
         "boto3",

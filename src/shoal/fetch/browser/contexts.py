@@ -8,27 +8,21 @@ page; if there are too many, the least recently used are closed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from email.utils import formatdate
-from http.cookies import Morsel
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import CookieJar
-from aiohttp.helpers import is_ip_address
 from yarl import URL
 
-from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.browser.chromium import Chromium
 from shoal.fetch.browser.gate import Door, Gate
+from shoal.fetch.cookie_jar import Cookie, CookieJar
 from shoal.fetch.transport import FetchRequest
 from shoal.settings import Settings
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext
-
-if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Cookie
+    from playwright.async_api import Cookie as BrowserCookie
 
 
 _PAGES = 50  # in a context that pages without a session share
@@ -91,7 +85,7 @@ class Contexts:
         """The context for a page that is about to be opened. Call `leave` when the page is closed."""
         jar = request.jar if isinstance(request.jar, CookieJar) else None
         if jar is not None and request.cookies and request.referrer_url:
-            jar.update_cookies_from_headers(request.cookies, URL(request.referrer_url, encoded=True))
+            jar.set(request.cookies, URL(request.referrer_url, encoded=True))
         key = (chromium.pid, jar, request.proxy.key if request.proxy is not None else "")
         async with self._lock:  # two pages of a session do not open two contexts
             context = self._live.pop(key, None)
@@ -189,7 +183,7 @@ class SharedCookies:
             if self._known.get(key) != cookie.get("value"):
                 _put(self._jar, cookie)
         for domain, path, name in self._known.keys() - cookies.keys():
-            self._jar.clear(_is_at(domain.lstrip("."), path, name))
+            self._jar.delete((_plain(domain), path, name))
         self._known = {key: cookie.get("value", "") for key, cookie in cookies.items()}
 
 
@@ -210,54 +204,51 @@ async def add(context: BrowserContext, cookies: Sequence[Any]) -> None:
 def cookies_of(jar: CookieJar) -> dict[CookieKey, Param]:
     """The cookies of a jar in the form of browser contexts."""
     found: dict[CookieKey, Param] = {}
-    only_host = jar.host_only_cookies
-    for morsel in jar:
-        domain, path = morsel["domain"], morsel["path"] or "/"
-        is_wide = (domain, path.rstrip("/"), morsel.key) not in only_host
-        if is_wide and not is_ip_address(domain.strip("[]")):
-            domain = f".{domain.lstrip('.')}"
-        cookie: Param = {
-            "name": morsel.key,
-            "value": morsel.coded_value,  # quotes and all
-            "domain": domain,
-            "path": path,
-            "secure": bool(morsel["secure"]),
-            "httpOnly": bool(morsel["httponly"]),
+    for cookie in jar:
+        domain = f"[{cookie.domain}]" if ":" in cookie.domain else cookie.domain
+        param: Param = {
+            "name": cookie.name,
+            "value": cookie.value,  # quotes and all
+            "domain": domain if cookie.host_only else f".{domain}",
+            "path": cookie.path,
+            "secure": cookie.secure,
+            "httpOnly": cookie.http_only,
         }
-        if same_site := _SAME_SITE.get(str(morsel["samesite"]).lower()):
-            cookie["sameSite"] = same_site
-        found[domain, path, morsel.key] = cookie
+        if same_site := _SAME_SITE.get(cookie.same_site.lower()):
+            param["sameSite"] = same_site
+        found[param["domain"], cookie.path, cookie.name] = param
     return found
 
 
 def cookies_from(lines: Sequence[str], url: str) -> list[Param]:
     """The cookies of Set-Cookie lines from `url`, those that it may set."""
-    jar = SiteJar()
-    jar.update_cookies_from_headers(lines, URL(url, encoded=True))
+    jar = CookieJar()
+    jar.set(lines, URL(url, encoded=True))
     return list(cookies_of(jar).values())
 
 
-def _key(cookie: Cookie) -> CookieKey:
+def _key(cookie: BrowserCookie) -> CookieKey:
     return cookie.get("domain", ""), cookie.get("path", "/"), cookie.get("name", "")
 
 
-def _is_at(domain: str, path: str, name: str) -> Callable[[Morsel[str]], bool]:
-    return lambda cookie: (cookie["domain"], cookie["path"], cookie.key) == (domain, path, name)
+def _plain(domain: str) -> str:
+    """A browser's domain as a jar has it."""
+    return domain.lstrip(".").strip("[]")
 
 
-def _put(jar: CookieJar, cookie: Cookie) -> None:
+def _put(jar: CookieJar, cookie: BrowserCookie) -> None:
     domain, path, name = _key(cookie)
-    parts = [f"{name}={cookie.get('value', '')}", f"Path={path}"]
-    host = domain.strip("[]")
-    if domain.startswith("."):
-        parts.append(f"Domain={domain}")
-        host = f"host{domain}"  # any host of that domain: the jar checks whether it may set the cookie
-    if (expires := cookie.get("expires", -1)) > 0:
-        parts.append(f"Expires={formatdate(expires, usegmt=True)}")
-    if cookie.get("secure"):
-        parts.append("Secure")
-    if cookie.get("httpOnly"):
-        parts.append("HttpOnly")
-    parts.append(f"SameSite={cookie.get('sameSite', 'Lax')}")
-    url = URL.build(scheme="https", host=host, path=path)
-    jar.update_cookies_from_headers(["; ".join(parts)], url)
+    expires = cookie.get("expires", -1)
+    jar.add(
+        Cookie(
+            name,
+            cookie.get("value", ""),
+            _plain(domain),
+            path,
+            host_only=not domain.startswith("."),
+            secure=cookie.get("secure", False),
+            http_only=cookie.get("httpOnly", False),
+            same_site=cookie.get("sameSite", "Lax"),
+            expires=int(expires) if expires > 0 else None,
+        )
+    )

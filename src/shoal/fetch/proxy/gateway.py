@@ -26,6 +26,7 @@ from yarl import URL
 
 from shoal.admit.identity import origin
 from shoal.admit.sending import sent_url
+from shoal.fetch.cookie_jar import NoCookies
 from shoal.fetch.proxy.proxy import Proxy
 from shoal.fetch.transport import BodySink, FetchRequest
 from shoal.model import Failure, Outcome, Response
@@ -96,8 +97,6 @@ class Gateway(Proxy):
                 f"gateway {self.name} does not render pages of the browser lane: put {{render}} into its address",
             )
         total = request.total_timeout or total_timeout
-        from aiohttp import DummyCookieJar  # commands that fetch nothing read the pools, too
-
         return FetchRequest(
             self._filled(self._template, request, quoted=True),
             request.method,
@@ -109,7 +108,7 @@ class Gateway(Proxy):
             truncate=request.truncate,
             sink=None if request.sink is None else _PageSink(request.sink, self._page_status),
             proxy=self,
-            jar=DummyCookieJar(),  # cookies are for the page's host
+            jar=NoCookies(),  # cookies are for the page's host
         )
 
     def _headers_for(self, request: FetchRequest, own: list[str]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from shoal.testing.fuzz.target import Target
 _OUR_ROOMS = ("admit", "config", "fetch", "frontier", "html", "jobs", "policy", "sink", "spider", "text")
 _INSTRUMENTED = (
     *(f"shoal.{room}" for room in _OUR_ROOMS),
-    *("protego", "aiohttp", "yarl", "http.cookies", "email", "tomllib"),
+    *("protego", "yarl", "email", "tomllib"),
 )
 _TIMEOUT = 10  # seconds for one input
 

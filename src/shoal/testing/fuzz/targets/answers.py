@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from http.cookies import SimpleCookie
 
 from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.admit.sending import sent_url
-from shoal.fetch.aiohttp_private import SiteJar
 from shoal.fetch.body_reader import BodyTooLargeError, Decoder, UndecodableBodyError
 from shoal.fetch.challenge.signatures import detect
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.http_answer import AnswerReader
 from shoal.fetch.http_messages import MessageError, answer_framing, body, read_head, request_framing
 from shoal.fetch.robots_fetch import AnyHost, agent_of, fetch_robots
@@ -83,15 +82,13 @@ def cookies(data: bytes) -> None:
 
 
 async def _keep_cookies(lines: list[bytes]) -> None:
-    jar = SiteJar()
+    jar = CookieJar()
     here = URL("https://shop.a.example/dir/page")
-    jar.update_cookies_from_headers([as_text(line) for line in lines], here)
-    sent = jar.filter_cookies(here)
-    assert isinstance(sent, SimpleCookie | dict)
-    header = "; ".join(f"{name}={morsel.coded_value}" for name, morsel in sent.items())
+    jar.set([as_text(line) for line in lines], here)
+    header = "; ".join(f"{cookie.name}={cookie.value}" for cookie in jar.cookies_for(here))
     assert not set(header) & set("\r\n\0"), "a cookie ends its line"
     for stranger in ("https://b.example/", "https://evil-a.example/", "http://10.0.0.1/"):
-        assert not jar.filter_cookies(URL(stranger)), f"a cookie for {stranger}"
+        assert not jar.cookies_for(URL(stranger)), f"a cookie for {stranger}"
 
 
 def robots(data: bytes) -> None:
