@@ -107,6 +107,18 @@ async def test_workers_end_with_the_fork_server(other: OtherSide, monkeypatch: p
     assert fork_server.fork_server() is None  # the next is executed
 
 
+@pytest.mark.parametrize("has_read", [True, False])
+def test_a_command_that_ends_has_no_more_orders(has_read: bool) -> None:
+    """To the other side of a socket, an end before all was read is an error."""
+    command, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        ours.send(pack(Ended(7, 0)))
+        if has_read:
+            command.recv(4096)
+        command.close()
+        assert fork_server._next_order(ours) == (b"", [])
+
+
 def test_only_a_command_that_is_guarded_forks_one() -> None:
     fork_server.prepare_workers()
     assert fork_server.fork_server() is None

@@ -239,7 +239,7 @@ def _serve(orders: socket.socket, parent: int) -> list[str]:
                 _tell(orders, Ended(pid, code))
         if orders.fileno() not in ready:
             continue
-        message, files, _, _ = socket.recv_fds(orders, _LONGEST, _FILES)
+        message, files = _next_order(orders)
         if not message:
             os._exit(0)
         match _decode_order(message):
@@ -255,6 +255,15 @@ def _serve(orders: socket.socket, parent: int) -> list[str]:
                 for file in files:
                     os.close(file)
                 _tell(orders, Started(pid))
+
+
+def _next_order(orders: socket.socket) -> tuple[bytes, list[int]]:
+    """A message and the files with it; no message when the command is gone."""
+    try:
+        message, files, _, _ = socket.recv_fds(orders, _LONGEST, _FILES)
+    except ConnectionResetError:  # it has gone without reading all our news
+        return b"", []
+    return message, files
 
 
 def _become_worker(wakes: int, waker: int, stderr: int) -> None:
