@@ -75,7 +75,7 @@ class TlsServer(ServerProcess):
 
 
 async def ask(transport: Transport, url: str, at_once: int, until: float) -> int:
-    """Fetches the page again and again; how many were had."""
+    """Fetches the page again and again; how many were fetched."""
 
     async def one_after_another() -> int:
         pages = 0

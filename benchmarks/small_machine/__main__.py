@@ -6,7 +6,7 @@
 
 Real sockets on loopback, HTTP and SOCKS5 proxies, a durable crawl with its usual settings and a rate. The day has no
 sockets: the real engine and store, the same hosts and proxies, and a clock that jumps. Pages an hour, memory, the share
-of the pages that could be had, and what a page costs.
+of the obtainable pages, and what a page costs.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ async def _crawl(
 
 
 def _pages(host: str, profile: HostProfile) -> set[str]:
-    """That can be had."""
+    """Obtainable ones."""
     if not profile.reachable:
         return set()
     return {url_of(host, path) for path in site_of(profile, 0).paths()}

@@ -31,7 +31,7 @@ def svg(run: Run, title: str) -> str:
         f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
         *_panel(TOP, f"{title}: pages an hour", pages, PUBLISHED_HOUR, run.seconds),
         *_panel(TOP + HIGH + GAP, "Memory, MB", memory, PUBLISHED_MEMORY, run.seconds),
-        _heading(bars_top, "Share of the pages that could be had, by kind of host"),
+        _heading(bars_top, "Share of the obtainable pages, by kind of host"),
     ]
     for number, (name, kind) in enumerate(sorted(kinds, key=lambda one: -one[1].there)):
         parts += _bar(bars_top + 8 + BAR * number, f"{name} ({kind.hosts})", kind.share)

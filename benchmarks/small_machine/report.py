@@ -25,7 +25,7 @@ def _figures(run: Run) -> str:
         "pages an hour": (f"{PUBLISHED_HOUR:,}", f"{run.per_hour:,.0f}"),
         "… while hosts had pages left": ("", f"{run.steady_per_hour:,.0f}"),
         "pages in a day of it": (f"{PUBLISHED_DAY:,}", f"{24 * run.per_hour:,.0f}"),
-        "of the pages that could be had": (f"{PUBLISHED_SUCCESS:.0%}", f"{run.success:.1%}"),
+        "of the obtainable pages": (f"{PUBLISHED_SUCCESS:.0%}", f"{run.success:.1%}"),
         "of the requests, brought a page": ("", f"{run.obtained / max(1, run.requests):.1%}"),
         "most memory, MB": (f"{PUBLISHED_MEMORY}", f"{run.peak / _MB:.0f}"),
         "memory after a tenth of the time, and later, MB": (
@@ -78,7 +78,7 @@ def claims(run: Run) -> dict[str, bool]:
     """What must hold of a run."""
     return {
         f"{PUBLISHED_HOUR:,} pages an hour": run.per_hour >= PUBLISHED_HOUR,
-        f"{PUBLISHED_SUCCESS:.0%} of the pages that can be had": run.success >= PUBLISHED_SUCCESS,
+        f"{PUBLISHED_SUCCESS:.0%} of the obtainable pages": run.success >= PUBLISHED_SUCCESS,
         f"at most {PUBLISHED_MEMORY} MB": run.peak <= PUBLISHED_MEMORY * _MB,
         f"never more than {MOST_MEMORY} MB": not run.killed,
         "no row twice, none of a page that is not there": not (run.doubled or run.strange),

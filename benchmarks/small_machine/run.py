@@ -27,7 +27,7 @@ class Kind(Struct, frozen=True):
     """Hosts of one kind."""
 
     hosts: int
-    there: int  # pages that can be had
+    there: int  # obtainable pages
     obtained: int
     requests: int  # as they saw it
     good: int  # of these, answered with a page

@@ -176,7 +176,7 @@ async def a_world(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
 async def crawl(
     world: World, tmp_path: Path, start: Sequence[str | Request], *, store: str = "", **settings: Any
 ) -> tuple[Counter[str], list[DeadLetter]]:
-    """How many pages of each host were had, and the dead letters."""
+    """How many pages of each host were fetched, and the dead letters."""
     spider = Spider("bad", start, **{**QUICK, "dns_servers": [world.names.address], **settings})
     spider.add_handler(url_of)
     store = store or str(tmp_path / "store.db")

@@ -50,7 +50,7 @@ def test_every_figure_is_there_for_every_contender(folder: Path) -> None:
     race = msgspec.json.decode((folder / "race.json").read_bytes())["orders"]["by-host"]
     assert list(race["contenders"]) == ["semaphore", "shoal"]
     for name, figures in race["contenders"].items():
-        # One host in twenty hangs: its pages cannot be had, and every request to it is a timeout.
+        # One host in twenty hangs: nobody gets its pages, and every request to it is a timeout.
         assert figures["obtainable"] == 19 * 4, name
         assert 60 <= figures["obtained"] <= 76, name
         assert figures["requests"] >= 76, name

@@ -121,7 +121,7 @@ def test_a_crawl_becomes_a_page(cli: Cli, web: WebProcess, tmp_path: Path) -> No
 
     history, job = asyncio.run(counted())
     total = history.total()
-    assert total.pages == job.counters.done + 1  # the page whose handler failed was had, too
+    assert total.pages == job.counters.done + 1  # the page whose handler failed was fetched, too
     assert (total.dead, total.retries) == (job.counters.dead, job.counters.retried)
     assert total.errors["handler"] == 1
     assert history.hosts[web.addresses["site"]].pages == total.pages

@@ -104,7 +104,7 @@ def test_a_document_takes_the_figures_between_its_marks() -> None:
     run = made_run(["http://ordinary-0/0"])
     text = report.fill_in("before\n<!-- run -->\nold\n<!-- end of run -->\nafter\n", "run", run)
     assert text == f"before\n<!-- run -->\n{report.markdown(run)}<!-- end of run -->\nafter\n"
-    assert "| of the pages that could be had | 94% | 10.0% |" in text
+    assert "| of the obtainable pages | 94% | 10.0% |" in text
     with pytest.raises(SystemExit, match="end of run"):
         report.fill_in("no marks", "run", run)
 

@@ -53,7 +53,7 @@ def _replaced(item: object, values: Mapping[str, object]) -> object:
 async def _file(
     url: object, field: str, handler: Handler, page: Page, tally: Tally, last: bool
 ) -> dict[str, Any]:
-    """The file as a row has it. One that cannot be had leaves its row alone: it says why."""
+    """The file as a row has it. One that cannot be fetched leaves its row alone: it says why."""
     if not isinstance(url, str):
         raise JunkError(
             f"handler {handler.name!r} yielded an item whose {field!r} is not a URL but a {type(url).__name__}"

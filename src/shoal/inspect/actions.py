@@ -62,7 +62,7 @@ def _unblock(state: HostState) -> HostState:
 
 
 # Lifts the block, and whatever else keeps the host from being asked: its failures are forgotten, and a robots.txt that
-# could not be had is asked for again.
+# could not be fetched is asked for again.
 unblock = Order("host_unblocked", _unblock)
 
 

@@ -186,7 +186,7 @@ class PageView(Struct, frozen=True):
     interval: float  # seconds between two visits, as planned
     changes_every: float | None  # seconds between two changes, about; None: none was found yet
     gone: int  # how often in a row it was not there
-    missed: int  # … or could not be had
+    missed: int  # … or could not be fetched
     held: int  # … or its items were held back
     trouble: str  # why its last visit came to nothing
 

@@ -101,7 +101,7 @@ class HostView(Struct, frozen=True):
 
     @property
     def pace(self) -> float | None:
-        """Requests a second that can be had: by the rate, and by how many run at once for how long."""
+        """Requests a second that are possible: by the rate, and by how many run at once for how long."""
         at_once = self.valve.cap / self.latency if self.latency else None
         return min((pace for pace in (self.rate, at_once) if pace is not None), default=None)
 
@@ -119,7 +119,7 @@ class HostView(Struct, frozen=True):
 
     @property
     def robots_missing(self) -> bool:
-        """robots.txt could not be had from any origin, so nothing may be fetched."""
+        """robots.txt could not be fetched from any origin, so nothing may be fetched."""
         return self.asks_robots and self.state.robots_missing
 
     @property

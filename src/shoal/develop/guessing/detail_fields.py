@@ -1,4 +1,4 @@
-"""What a page of a product shows a reader: its price, whether it can be had, its number. Guesses, each with a score."""
+"""What a page of a product shows a reader: its price, whether it is available, its number. Guesses with a score."""
 
 from __future__ import annotations
 

@@ -53,6 +53,6 @@ class SitePages:
         return Page(found.task, found.response, "", found.at)
 
     def missing_text(self) -> str:
-        """How many pages could not be had, for a message."""
+        """How many pages could not be fetched, for a message."""
         count = len([url for url in self.missing if not url.endswith(("/robots.txt", "/sitemap.xml"))])
         return f" ({count} {'page' if count == 1 else 'pages'} could not be fetched)" if count else ""

@@ -228,7 +228,7 @@ def _number(text: str) -> int:
 
 
 def _start_of_range(request: web.Request, etag: str, size: int) -> int:
-    """Where to begin; 0 also if the range cannot be had, or is for another version of the file."""
+    """Where to begin; 0 also if the range cannot be served, or is for another version of the file."""
     try:
         start = request.http_range.start or 0
     except ValueError:

@@ -21,7 +21,7 @@
     farewell     a worker that was asked to stop leaves no lease behind, and stops in time
     bug          nothing raises that nobody foresaw
     ends         the crawl ends, in bounded time
-    obtainable   every page that can be had was had, and no other
+    obtainable   every obtainable page was fetched, and no other
     budget       when everything fails, retries stay within their budget
 
 The model knows only what goes in and out of the verbs; it shares no code with the frontier.
@@ -379,7 +379,7 @@ class Checker:
     # -- at the end
 
     def follows_all(self) -> bool:
-        """Whether every page that can be had was visited, and is visited again."""
+        """Whether every obtainable page was visited, and is visited again."""
         return self._web.obtainable(robots=self._settings.robots) <= self._visits.pages()
 
     def owes_visits(self, now: float) -> bool:

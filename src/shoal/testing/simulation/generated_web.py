@@ -53,7 +53,7 @@ class Host(Struct):
     lives: int = 3  # dying: answers before the outage
     outage: float = 0.0  # … which takes this long
     down_until: float = 0.0
-    robots_from: float = 0.0  # late: when robots.txt can be had
+    robots_from: float = 0.0  # late: from when on robots.txt is served
     failures: int = 0  # in a row, by chance
     version_lasts: float = 0.0  # seconds until its pages change; 0: they never do
     tagged: bool = False  # whether it names the versions of its pages

@@ -17,7 +17,7 @@ from shoal.testing.simulation.generated_web import Web
 
 JOB = "crawl"
 
-# Numbers that let a world end soon in virtual time, and no page that can be had run out of attempts.
+# Numbers that let a world end soon in virtual time, and no obtainable page run out of attempts.
 _SWIFT = Settings(
     any_host=True,
     connect_timeout=5.0,
