@@ -5,9 +5,9 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from shoal.spider.declared.checks import site_problems
 from shoal.spider.declared.compiling import file_spider, site_spider
 from shoal.spider.declared.reading_file import SpiderFile
+from shoal.spider.declared.site_checks import site_problems
 from shoal.spider.declared.whole_file import whole_problems
 from shoal.spider.spider import Spider
 

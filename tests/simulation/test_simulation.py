@@ -20,7 +20,7 @@ from shoal.engine.served import OneJob
 from shoal.engine.vitals import Reading
 from shoal.errors import ShoalError, StoreError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.memory.state import Domains, Held, JobRecord
+from shoal.frontier.memory.data import Domains, Held, JobRecord
 from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Claim, Claimed, HostRecord, Settled, Turn
 from shoal.hosts.robots import RobotsFetcher

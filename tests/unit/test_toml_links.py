@@ -9,7 +9,7 @@ import pytest
 
 from shoal.errors import SettingsError
 from shoal.model import Request
-from shoal.spider.declared.following import OUTSIDE
+from shoal.spider.declared.next_pages import OUTSIDE
 from shoal.spider.loading import load_spider
 from shoal.spider.spider import Spider
 from shoal.testing import page

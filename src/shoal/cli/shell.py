@@ -144,7 +144,7 @@ def _with_archive(settings: Settings, store: str, name: str) -> Settings:
 
 def _open(made: Shell, page: str, refresh: bool) -> None:
     """Gets the first page, if one is named."""
-    from shoal.develop.choosing import first_start
+    from shoal.develop.page_choice import first_start
 
     if page:
         made.run(made.get(page, refresh=refresh))

@@ -147,7 +147,7 @@ async def _tried(plan: TryPlan, spider: Spider) -> Tried:
 
 
 async def _once(plan: TryPlan, spider: Spider, settings: Settings) -> Tried:
-    from shoal.develop.choosing import page_for
+    from shoal.develop.page_choice import page_for
     from shoal.develop.page_source import find_page
     from shoal.develop.trying import check_is_page, run_handler
 

@@ -17,12 +17,12 @@ from shoal.develop.spider_code import Kind, SelectorUse
 from shoal.develop.trying import Tried, check_is_page, run_handler
 from shoal.errors import ShoalError, UsageError
 from shoal.humanize import plural
-from shoal.spider.declared.checks import site_problems
 from shoal.spider.declared.compiling import file_spider, site_spider
-from shoal.spider.declared.extracting import split_pseudo
+from shoal.spider.declared.field_values import split_pseudo
 from shoal.spider.declared.file_model import HandlerTable
 from shoal.spider.declared.opening import no_site, split_address
 from shoal.spider.declared.reading_file import Site, SpiderFile, is_settings, read_file, walk
+from shoal.spider.declared.site_checks import site_problems
 from shoal.spider.declared.validating import Problem
 from shoal.spider.declared.whole_file import SiteIndex, whole_problems
 from shoal.spider.loading import load_spider, on_path

@@ -13,9 +13,9 @@ from typing import Self
 from msgspec.structs import replace
 
 from shoal.frontier.following import FOLLOWED_SEEN, Following
+from shoal.frontier.memory.data import JobRecord
 from shoal.frontier.memory.following import following_of
 from shoal.frontier.memory.queue import MemoryQueue
-from shoal.frontier.memory.state import JobRecord
 from shoal.frontier.values import (
     PAST_JOBS,
     SCAN,

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from shoal.clock import Clock, SystemClock
 from shoal.errors import UsageError
 from shoal.frontier.clock import Timebase
-from shoal.frontier.memory.state import Domains, Held, JobRecord, Queue, copied
+from shoal.frontier.memory.data import Domains, Held, JobRecord, Queue, copied
 from shoal.frontier.news import UnheardNews
 from shoal.frontier.protocol import Journal
 from shoal.frontier.values import (

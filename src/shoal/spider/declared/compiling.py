@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from shoal.admit.sending import typed_url
 from shoal.errors import SpiderError, UrlError
 from shoal.model import DEFAULT_LANE, HANDLER_CODE, Request
-from shoal.spider.declared.extracting import Item, each_scopes, fields_of, read_item
+from shoal.spider.declared.field_values import Item, each_scopes, fields_of, read_item
 from shoal.spider.declared.file_model import (
     FieldLike,
     FieldTable,
@@ -20,8 +20,8 @@ from shoal.spider.declared.file_model import (
     SourceTable,
     StartTable,
 )
-from shoal.spider.declared.following import Links, Router, link_rules
 from shoal.spider.declared.looking import PAGE, Look
+from shoal.spider.declared.next_pages import Links, Router, link_rules
 from shoal.spider.declared.reading_file import Site, SpiderFile, handlers_of, keys_of
 from shoal.spider.declared.typed_values import PYTHON_TYPES
 from shoal.spider.declared.url_patterns import all_of, url_pattern

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from shoal.errors import SpiderError
 from shoal.limits import TOML_FILE
-from shoal.spider.declared.checks import site_problems
 from shoal.spider.declared.compiling import file_spider, site_spider
 from shoal.spider.declared.reading_file import SpiderFile, is_settings, read_file
+from shoal.spider.declared.site_checks import site_problems
 from shoal.spider.declared.whole_file import whole_problems
 from shoal.spider.spider import Spider, shown
 

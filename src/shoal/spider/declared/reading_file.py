@@ -15,8 +15,8 @@ import msgspec
 from shoal.errors import SpiderError
 from shoal.limits import TOML_FILE
 from shoal.spider.declared.file_model import HandlerTable, SiteTable
-from shoal.spider.declared.merging import layers_of, merged_site
 from shoal.spider.declared.positions import Path, Place, Positions
+from shoal.spider.declared.site_templates import layers_of, merged_site
 from shoal.spider.declared.validating import Problem, file_problems
 from shoal.spider.spider import shown
 

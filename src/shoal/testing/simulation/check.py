@@ -38,7 +38,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.admit.identity import host_key, registrable_domain
-from shoal.frontier.memory.state import copied
+from shoal.frontier.memory.data import copied
 from shoal.frontier.values import Added, Claim, Claimed, Counters, HostRecord, Settled
 from shoal.hosts.host_state import state_of
 from shoal.model import Dead, Done, Lease, Moved, Retry, Revisit, Settlement, Task

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from shoal.errors import ShoalError
 from shoal.sink.items import ItemRejected, encode_row
-from shoal.spider.declared.checks import site_problems
 from shoal.spider.declared.compiling import file_spider
 from shoal.spider.declared.reading_file import SpiderFile
+from shoal.spider.declared.site_checks import site_problems
 from shoal.spider.declared.whole_file import whole_problems
 from shoal.spider.handlers import is_item
 from shoal.spider.spider import Spider

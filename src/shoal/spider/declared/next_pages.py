@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.html.page_links import join, target_of
 from shoal.model import Request
-from shoal.spider.declared.extracting import Field, fields_of, split_pseudo
+from shoal.spider.declared.field_values import Field, fields_of, split_pseudo
 from shoal.spider.declared.file_model import (
     FollowLike,
     FollowTable,
@@ -112,7 +112,7 @@ class Links:
     def _options(self, rule: Rule, look: Look) -> FollowOptions:
         options: FollowOptions = {}
         if rule.carry:
-            from shoal.spider.declared.extracting import Reading
+            from shoal.spider.declared.field_values import Reading
 
             reading = Reading({})
             options["meta"] = {

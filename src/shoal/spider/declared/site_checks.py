@@ -11,7 +11,7 @@ from msgspec import UNSET
 from shoal.errors import UrlError
 from shoal.humanize import read_span
 from shoal.spider.declared.compiling import start_url
-from shoal.spider.declared.extracting import field_table, split_pseudo
+from shoal.spider.declared.field_values import field_table, split_pseudo
 from shoal.spider.declared.file_model import (
     CleanTable,
     EachTable,
