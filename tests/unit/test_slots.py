@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from math import inf
 
 import pytest
 
@@ -235,28 +234,26 @@ async def test_while_the_loop_is_late_nobody_gives_up(monkeypatch: pytest.Monkey
 
 async def test_each_page_is_given_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though one timer is for all."""
-    monkeypatch.setattr(module, "PATIENCE", 0.02)
-    monkeypatch.setattr(module, "LATE", inf)
+    clock = [0.0]
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock[0])
     gave_up: list[PageSlot] = []
-    ended = asyncio.Event()
-
-    def give_up(page: PageSlot) -> None:
-        gave_up.append(page)
-        if page is last:
-            ended.set()
-
-    monkeypatch.setattr(PageSlot, "give_up", give_up)
+    monkeypatch.setattr(PageSlot, "give_up", lambda page: gave_up.append(page))
     slots = make(9)
     first, quick, again, late, last = (slots.enter(LANE) for _ in range(5))
     for page in (first, quick, again):
         page.give_up_later()
     quick.stay()
-    await asyncio.sleep(0.005)
+    clock[0] = 0.02
     for page in (late, again, last):
         page.give_up_later()
-    async with asyncio.timeout(5):
-        await ended.wait()
-    assert gave_up == [first, late, again, last]
+    for clock[0], wanted in (
+        (0.04, []),
+        (0.051, [first]),
+        (0.06, [first]),
+        (0.071, [first, late, again, last]),
+    ):
+        await settle()
+        assert gave_up == wanted
 
 
 async def test_a_quick_answer_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
