@@ -180,10 +180,10 @@ async def test_a_certificate_that_nobody_vouches_for(chromium: BrowserTransport)
 
 @cache
 def _packed() -> bytes:
-    """1 GB in 1 MB: the same few bytes again and again."""
+    """4 GB in 4 MB: the same few bytes again and again."""
     packer = zlib.compressobj(9, zlib.DEFLATED, -15)
     part = packer.compress(b"<p>" + bytes(8 * MB)) + packer.flush(zlib.Z_FULL_FLUSH)
-    return gzip.compress(b"")[:10] + part * 128
+    return gzip.compress(b"")[:10] + part * 512
 
 
 @pytest.mark.parametrize("media", ["text/html", "application/json"])
@@ -201,8 +201,8 @@ async def test_a_bomb(chromium: BrowserTransport, media: str) -> None:
         assert (found.kind, found.status) == ("too_large", 200)
         assert "max_body" in found.detail
         await text_of(chromium, server.url("/ok"))
-    # All of it would be more than 1 GB. On a busy machine some of that arrives before it is stopped.
-    assert most - before < 700 * MB, f"{before / MB:.0f} MB, then {most / MB:.0f} MB"
+    # All of it would be 4 GB. Chromium unfolds until it is told to stop, and a busy machine tells it late.
+    assert most - before < 1_500 * MB, f"{before / MB:.0f} MB, then {most / MB:.0f} MB"
 
 
 async def test_parts_count_as_well(chromium: BrowserTransport) -> None:
