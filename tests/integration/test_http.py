@@ -362,6 +362,19 @@ async def test_a_silent_server() -> None:
     assert failure.elapsed >= 0.09  # loops round their timers to milliseconds
 
 
+@pytest.mark.parametrize("limit", ["read_timeout", "total_timeout"])
+async def test_a_whole_answer_is_kept_while_its_page_waits_for_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    async def wait(size: int) -> None:
+        await asyncio.sleep(0.4)
+
+    monkeypatch.setattr(body_reader, "received", wait)
+    body = b"x" * 50_000
+    async with serve(always(page(body))) as server, transport(**{limit: 0.2}) as http:
+        assert (await answer_of(http, server.url())).body == body
+
+
 async def test_the_total_deadline_holds_against_a_trickle() -> None:
     async with serve(trickle) as server, transport(read_timeout=1.0, total_timeout=0.2) as http:
         failure = await failure_of(http, server.url())

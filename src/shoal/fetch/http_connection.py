@@ -222,16 +222,19 @@ class HttpConnection(asyncio.Protocol):
     def _look_at_clock(self) -> None:
         self._timer = None
         now = self._loop.time()
-        if self._reader is None:
+        reader = self._reader
+        if reader is None:
             if now >= self._idle_until:
                 self.abort()
             else:
                 self._set_timer(self._idle_until)
             return
-        if self._paused:
+        if reader.ended or self._paused:
             self._heard = now  # the server waits for us
         silent_until = self._heard + self._read_timeout
-        if now >= self._deadline:
+        if reader.ended:  # its page may wait for memory, for longer than the server was given
+            self._set_timer(silent_until)
+        elif now >= self._deadline:
             self._fail(TimeoutError())
         elif now >= silent_until:
             self._fail(ReadTimeoutError())
