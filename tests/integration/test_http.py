@@ -739,12 +739,37 @@ async def test_a_body_that_grows_needs_a_slot(monkeypatch: pytest.MonkeyPatch) -
     assert (slots.working, slots.waiting) == (1, 0)
 
 
+# -- bodies of requests
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_what_follows_a_body_that_nobody_reads_has_its_own_connection(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """The server has answered and reads no more. What is behind the body would never arrive."""
+    done = asyncio.Event()
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(page(b"", "413 Content Too Large") if head.startswith(b"POST") else page(b"asked for"))
+        if head.startswith(b"POST"):
+            await done.wait()
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
+    tls = tls_server("loopback") if scheme == "https" else None
+    async with serve(answer, tls=tls) as server, transport(read_timeout=2) as http:
+        body = b"x" * 20_000_000  # more than fits into the buffers of the sockets
+        assert (await answer_of(http, server.url("/large"), method="POST", body=body)).status == 413
+        assert (await answer_of(http, server.url("/second"))).body == b"asked for"
+        done.set()
+    assert server.connections == 2
+
+
 # -- TLS (30)
 
 
-def tls_server() -> ssl.SSLContext:
+def tls_server(name: str = "elsewhere") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTS / "elsewhere.pem", CERTS / "elsewhere.key")
+    context.load_cert_chain(CERTS / f"{name}.pem", CERTS / f"{name}.key")
     return context
 
 

@@ -18,6 +18,7 @@ from shoal.fetch.http_answer import SWITCHING, AnswerReader, Head
 from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD
 
 KEEP_ALIVE = 15.0  # seconds that a connection may be idle
+_PIECE = 64 * 1024  # bytes written at once: over TLS, a larger write hides what is not sent yet
 _MOST_UNREAD = 256 * 1024  # bytes of a body; then the server has to wait
 
 
@@ -61,7 +62,8 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             self._reader.feed_eof()
         else:
-            self._transport.write(data)
+            for at in range(0, len(data), _PIECE):
+                self._transport.write(data[at : at + _PIECE])
 
     async def answer(self) -> Head:
         """Waits for the head of the answer, and for its body: for all of it, or for `enough` bytes."""
@@ -106,6 +108,7 @@ class HttpConnection(asyncio.Protocol):
             or self._error is not None
             or self._transport is None
             or self._transport.is_closing()
+            or self._transport.get_write_buffer_size()  # an early answer: nobody may read the rest of the request
         ):
             self.abort()
             return False
