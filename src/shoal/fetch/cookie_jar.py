@@ -13,7 +13,7 @@ from yarl import URL
 
 from shoal.admit.identity import is_public_suffix
 
-CookieKey = tuple[str, str, str]  # domain, path, name
+CookieKey = tuple[str, bool, str, str]  # domain, whether it is for that host only, path, name
 
 # RFC 6265bis, and what browsers have.
 _PAIR = 4_096  # bytes of name and value
@@ -49,7 +49,7 @@ class Cookie(Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> CookieKey:
-        return self.domain, self.path, self.name
+        return self.domain, self.host_only, self.path, self.name
 
     def is_for(self, host: str, path: str, *, is_secure: bool) -> bool:
         """Whether it goes with a request."""

@@ -183,7 +183,7 @@ class SharedCookies:
             if self._known.get(key) != cookie.get("value"):
                 _put(self._jar, cookie)
         for domain, path, name in self._known.keys() - cookies.keys():
-            self._jar.delete((_plain(domain), path, name))
+            self._jar.delete((_plain(domain), not domain.startswith("."), path, name))
         self._known = {key: cookie.get("value", "") for key, cookie in cookies.items()}
 
 
