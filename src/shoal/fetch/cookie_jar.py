@@ -18,6 +18,7 @@ CookieKey = tuple[str, bool, str, str]  # domain, whether it is for that host on
 # RFC 6265bis, and what browsers have.
 _PAIR = 4_096  # bytes of name and value
 _ATTRIBUTE = 1_024  # bytes of the value of an attribute
+_ATTRIBUTES = 50  # of a cookie; there are some ten in use
 _LINES = 50  # cookies of one answer
 _DOMAIN = 180  # cookies of a domain; then the oldest make room …
 _DOMAIN_KEPT = 150  # … until so many are left
@@ -186,7 +187,7 @@ def parse_cookie(line: str, url: URL, now: float) -> Cookie | None:
 def _attributes(text: str) -> dict[str, str]:
     """Of each name the last."""
     found: dict[str, str] = {}
-    for part in text.split(";"):
+    for part in text.split(";", _ATTRIBUTES)[:_ATTRIBUTES]:
         name, _, value = (piece.strip(" \t") for piece in part.partition("="))
         if _size(value) > _ATTRIBUTE:
             continue
