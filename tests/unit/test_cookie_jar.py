@@ -64,6 +64,12 @@ def test_what_may_not_be_set_is_refused(line: str) -> None:
     assert len(jar_with(line)) == 0
 
 
+def test_a_cookie_that_promises_its_path_names_it() -> None:
+    page = URL("https://www.shop.example/")
+    assert len(jar_with("__Host-a=1; Secure", url=page)) == 0
+    assert len(jar_with("__Host-a=1; Secure; Path=/", url=page)) == 1
+
+
 def test_only_a_secure_answer_sets_a_secure_cookie() -> None:
     assert len(jar_with("a=1; Secure", url=PAGE.with_scheme("http"))) == 0
     assert len(jar_with("a=1; Secure")) == 1

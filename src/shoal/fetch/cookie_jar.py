@@ -113,7 +113,7 @@ class CookieJar:
         """Those that go with a request: longer paths first, then the older ones."""
         if not self._cookies:
             return []
-        host, path, is_secure = url.raw_host or "", url.raw_path or "/", url.scheme in ("https", "wss")
+        host, path, is_secure = url.raw_host or "", url.raw_path or "/", _is_secure(url)
         found = [one for one in self if one.is_for(host, path, is_secure=is_secure)]
         found.sort(key=lambda one: -len(one.path))
         room, sent = _SENT, []
@@ -181,7 +181,9 @@ def parse_cookie(line: str, url: URL, now: float) -> Cookie | None:
         attributes.get("samesite", ""),
         _expires(attributes, now),
     )
-    return cookie if _is_allowed(cookie, is_secure=url.scheme in ("https", "wss")) else None
+    if (cookie.secure and not _is_secure(url)) or not _is_as_promised(cookie, path):
+        return None
+    return cookie
 
 
 def _attributes(text: str) -> dict[str, str]:
@@ -202,13 +204,11 @@ def _attributes(text: str) -> dict[str, str]:
     return found
 
 
-def _is_allowed(cookie: Cookie, *, is_secure: bool) -> bool:
-    """What a name promises must hold, and only a secure answer sets a secure cookie."""
-    if cookie.secure and not is_secure:
-        return False
+def _is_as_promised(cookie: Cookie, path: str) -> bool:
+    """Whether it has what its name promises. `path`: as its line says."""
     name = cookie.name.lower()
     if name.startswith("__host-"):
-        return cookie.secure and cookie.host_only and cookie.path == "/"
+        return cookie.secure and cookie.host_only and path == "/"
     return cookie.secure or not name.startswith("__secure-")
 
 
@@ -255,6 +255,10 @@ def _size(text: str) -> int:
 
 def _domain_matches(domain: str, host: str) -> bool:
     return domain == host or (host.endswith(f".{domain}") and not _is_address(host))
+def _is_secure(url: URL) -> bool:
+    return url.scheme in ("https", "wss")
+
+
 
 
 def _is_address(host: str) -> bool:
