@@ -75,6 +75,25 @@ def test_only_a_secure_answer_sets_a_secure_cookie() -> None:
     assert len(jar_with("a=1; Secure")) == 1
 
 
+@pytest.mark.parametrize(
+    "line", ["a=0", "a=; Max-Age=0", "a=0; Path=/a/b", "a=0; Domain=shop.example; Path=/a"]
+)
+def test_a_plain_answer_leaves_secure_cookies_alone(line: str) -> None:
+    """Otherwise whoever is on the line could log a session out, or have it go on with another one."""
+    jar = jar_with("a=1; Secure")
+    jar.set([line], PAGE.with_scheme("http"))
+    assert [cookie.value for cookie in jar] == ["1"]
+    jar.set([line], PAGE)
+    assert [cookie.value for cookie in jar] != ["1"]
+
+
+@pytest.mark.parametrize("line", ["b=0", "a=0; Path=/"])
+def test_a_plain_answer_sets_what_hides_no_secure_cookie(line: str) -> None:
+    jar = jar_with("a=1; Secure")
+    jar.set([line], PAGE.with_scheme("http"))
+    assert len(jar) == 2
+
+
 def test_a_public_suffix_that_is_a_host_has_cookies_of_its_own() -> None:
     [cookie] = jar_with("a=1; Domain=github.io", url=URL("https://github.io/"))
     assert cookie.host_only
@@ -97,6 +116,12 @@ def test_a_cookie_without_a_path_is_for_the_folder_of_its_page(page: str, path: 
 def test_too_long_an_attribute_is_left_out() -> None:
     [cookie] = jar_with(f"a=1; Path=/{'x' * 1_024}")
     assert cookie.path == "/a"
+
+
+def test_a_line_of_countless_attributes_takes_little_time() -> None:
+    started = process_time()
+    assert len(jar_with("a=1" + ";" * 250_000)) == 1
+    assert process_time() - started < 0.05
 
 
 def test_a_jar_that_takes_none_stays_empty() -> None:
@@ -124,12 +149,6 @@ def test_a_cookie_of_the_host_and_one_of_the_domain_are_two() -> None:
         ("a=1; Max-Age=60; Expires=Thu, 01 Jan 1970 00:00:00 GMT", NOW + 60),
         ("a=1; Max-Age=+60", None),
         ("a=1; Max-Age=1e3", None),
-def test_a_line_of_countless_attributes_takes_little_time() -> None:
-    started = process_time()
-    assert len(jar_with("a=1" + ";" * 250_000)) == 1
-    assert process_time() - started < 0.05
-
-
         ("a=1; Max-Age=" + "9" * 400, NOW + 400 * 86_400),
         ("a=1; Max-Age=0", 0),
         ("a=1; Max-Age=-5", 0),

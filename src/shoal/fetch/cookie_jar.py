@@ -84,7 +84,7 @@ class CookieJar:
         now = time()
         for line in [*lines][:_LINES]:
             cookie = parse_cookie(line, url, now)
-            if cookie is not None:
+            if cookie is not None and (_is_secure(url) or not self._hides_secure(cookie)):
                 self.add(cookie, now)
 
     def add(self, cookie: Cookie, now: float | None = None) -> None:
@@ -124,6 +124,16 @@ class CookieJar:
             sent.append(cookie)
             self._use(cookie.key)
         return sent
+
+    def _hides_secure(self, cookie: Cookie) -> bool:
+        """Whether it would be sent in place of a secure one, or before it. Without TLS, anybody may have set it."""
+        return any(
+            one.secure
+            and one.name == cookie.name
+            and _path_matches(one.path, cookie.path)
+            and (_domain_matches(one.domain, cookie.domain) or _domain_matches(cookie.domain, one.domain))
+            for one in self._cookies.values()
+        )
 
     def _use(self, key: CookieKey) -> None:
         self._events += 1
@@ -245,6 +255,10 @@ def parse_date(text: str) -> float | None:
     return at.timestamp() if year >= 1601 else None
 
 
+def _is_secure(url: URL) -> bool:
+    return url.scheme in ("https", "wss")
+
+
 def _size(text: str) -> int:
     """In bytes. What is not text is too large: it could not be stored."""
     try:
@@ -255,10 +269,6 @@ def _size(text: str) -> int:
 
 def _domain_matches(domain: str, host: str) -> bool:
     return domain == host or (host.endswith(f".{domain}") and not _is_address(host))
-def _is_secure(url: URL) -> bool:
-    return url.scheme in ("https", "wss")
-
-
 
 
 def _is_address(host: str) -> bool:
