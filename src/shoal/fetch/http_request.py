@@ -20,7 +20,7 @@ _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_VALUE = re.compile(r"[\r\n\0]")
-_NOT_IN_TARGET = re.compile(r"[\0-\x20\x7f]")
+_NOT_IN_URL = re.compile(r"[\0-\x20\x7f]")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _FRAMING = frozenset({"content-length", "transfer-encoding"})  # which follow from the body
 
@@ -52,14 +52,14 @@ def _origin(text: str) -> Origin:
 def split_url(url: str) -> tuple[Origin, str]:
     """The origin of a URL, and its path and query as they stand there."""
     plain = without_route(url)
+    if _NOT_IN_URL.search(plain):
+        raise InvalidUrlError(url)
     start = plain.find("/", 8)  # behind https://
     before = plain if start < 0 else plain[:start]
     query = before.find("?")
     if query >= 0:  # in a URL without a path
         return _origin(plain[:query]), f"/{plain[query:]}"
     target = "/" if start < 0 else plain[start:]
-    if _NOT_IN_TARGET.search(target):
-        raise InvalidUrlError(url)
     return _origin(before), target
 
 
