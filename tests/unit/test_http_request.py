@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from yarl import URL
 
+from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.failures import InvalidUrlError
-from shoal.fetch.http_request import split_url
+from shoal.fetch.http_request import RequestWriter, cookie_header, split_url
+from shoal.fetch.transport import FetchRequest
+from shoal.settings import Settings
+
+PAGE = "http://shop.example/a"
+
+
+def jar_with(*lines: str) -> CookieJar:
+    jar = CookieJar()
+    jar.set(lines, URL(PAGE))
+    return jar
 
 
 @pytest.mark.parametrize(
@@ -18,3 +30,25 @@ from shoal.fetch.http_request import split_url
 def test_a_url_that_would_smuggle(url: str) -> None:
     with pytest.raises(InvalidUrlError):
         split_url(url)
+
+
+@pytest.mark.parametrize(
+    ("own", "lines", "sent"),
+    [
+        ("a=1; b=2", (), "a=1; b=2"),
+        ("token", ("c=3",), "token; c=3"),
+        ("a=1; a=2;b==x", ("c=3",), "a=1; a=2; b==x; c=3"),
+        ("a=1; b=2", ("a=3",), "b=2; a=3"),
+        ("token", ("token=3",), "token=3"),
+        (" ;", ("a=1",), "a=1"),
+        ("", (), ""),
+    ],
+)
+def test_own_cookies_are_sent_as_they_are(own: str, lines: tuple[str, ...], sent: str) -> None:
+    """Those that the jar does not have: some sites have cookies without names, or two of one name."""
+    assert cookie_header(own, jar_with(*lines), URL(PAGE)) == sent
+
+
+def test_only_blanks_around_a_value_are_left_out() -> None:
+    written = RequestWriter(Settings()).write(FetchRequest(PAGE), "/a", "shop.example", jar_with("a=1\u3000"))
+    assert "Cookie: a=1\u3000\r\n".encode() in written

@@ -133,15 +133,15 @@ class RequestWriter:
 
 def cookie_header(own: str, jar: CookieJar, url: URL) -> str:
     """The value of Cookie: `own` cookies, and those that the jar has for the URL."""
-    pairs = (pair.strip().partition("=") for pair in own.split(";"))
     of_jar = jar.cookies_for(url)
     named = {cookie.name for cookie in of_jar}
-    cookies = {name: value for name, _, value in pairs if name and name not in named}
-    sent = [*cookies.items(), *((cookie.name, cookie.value) for cookie in of_jar)]
-    return "; ".join(f"{name}={value}" for name, value in sent)
+    pairs = [pair for part in own.split(";") if (pair := part.strip(" \t"))]
+    sent = [pair for pair in pairs if pair.partition("=")[0].rstrip(" \t") not in named]
+    return "; ".join([*sent, *(f"{cookie.name}={cookie.value}" for cookie in of_jar)])
 
 
 def _line(name: str, value: str) -> str:
     if not _TOKEN.fullmatch(name) or _NOT_IN_VALUE.search(value):
         raise ValueError(f"{name!r} is not a valid header")
-    return f"{name}: {value.strip()}\r\n"
+    value = value.strip(" \t")  # no other blanks: a cookie may end with them
+    return f"{name}: {value}\r\n"
