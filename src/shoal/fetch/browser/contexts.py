@@ -177,8 +177,9 @@ class SharedCookies:
         self._known = {key: cookie["value"] for key, cookie in cookies.items()}
 
     async def to_jar(self) -> None:
-        """After a page."""
-        cookies = {_key(cookie): cookie for cookie in await self._context.cookies()}
+        """After a page. Cookies without a name, which jars do not have, stay in the browser."""
+        found = await self._context.cookies()
+        cookies = {_key(cookie): cookie for cookie in found if cookie.get("name")}
         for key, cookie in cookies.items():
             if self._known.get(key) != cookie.get("value"):
                 _put(self._jar, cookie)
