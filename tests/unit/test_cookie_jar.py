@@ -243,6 +243,16 @@ def test_the_least_lately_used_make_room() -> None:
     assert "c199" in names
 
 
+def test_a_full_jar_takes_cookies_in_little_time() -> None:
+    """A jar is filled anew whenever the store has something else."""
+    jar = CookieJar()
+    started = process_time()
+    for number in range(3_200):
+        jar.add(Cookie(f"c{number}", "1", f"{number % 32}.shop.example", "/"))
+    assert len(jar) == 3_200
+    assert process_time() - started < 0.1
+
+
 # -- other jars
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -65,6 +66,7 @@ class CookieJar:
 
     def __init__(self) -> None:
         self._cookies: dict[CookieKey, Cookie] = {}  # the oldest first
+        self._number = Counter[str]()  # of cookies, by their domains
         self._used: dict[CookieKey, int] = {}  # when each was last set or sent, by the count of such events
         self._events = 0
 
@@ -98,15 +100,20 @@ class CookieJar:
             return
         if key not in self._cookies:
             self._make_room(cookie.domain, now)
+            self._number[cookie.domain] += 1
         self._cookies[key] = cookie
         self._use(key)
 
     def delete(self, key: CookieKey) -> None:
-        self._cookies.pop(key, None)
-        self._used.pop(key, None)
+        if self._cookies.pop(key, None) is not None:
+            del self._used[key]
+            self._number[key[0]] -= 1
+            if not self._number[key[0]]:
+                del self._number[key[0]]
 
     def clear(self) -> None:
         self._cookies.clear()
+        self._number.clear()
         self._used.clear()
 
     def cookies_for(self, url: URL) -> list[Cookie]:
@@ -141,14 +148,14 @@ class CookieJar:
 
     def _make_room(self, domain: str, now: float) -> None:
         """Those used least lately leave when there are too many."""
-        if len(self._cookies) < _DOMAIN:
+        if self._number[domain] < _DOMAIN and len(self._cookies) < _JAR:
             return
         for key in [
             key for key, one in self._cookies.items() if one.expires is not None and one.expires <= now
         ]:
             self.delete(key)
-        of_domain = [item for item in self._used.items() if item[0][0] == domain]
-        if len(of_domain) >= _DOMAIN:
+        if self._number[domain] >= _DOMAIN:
+            of_domain = [item for item in self._used.items() if item[0][0] == domain]
             self._drop_oldest(of_domain, len(of_domain) - _DOMAIN_KEPT)
         if len(self._cookies) >= _JAR:
             self._drop_oldest([*self._used.items()], len(self._cookies) - _JAR_KEPT)
