@@ -742,6 +742,25 @@ async def test_a_body_that_grows_needs_a_slot(monkeypatch: pytest.MonkeyPatch) -
 # -- bodies of requests
 
 
+async def test_a_body_may_take_longer_than_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes it bit by bit is not silent."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
+    body = bytes(24_000_000)  # some megabytes are in the buffers of the sockets when all is written
+
+    async def read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(24):
+            await reader.readexactly(1_000_000)
+            await asyncio.sleep(0.03)
+        writer.write(page(b"thanks", Connection="close"))
+        writer.close()
+
+    server = await asyncio.start_server(read_slowly, "127.0.0.1", 0, ssl=tls_server("loopback"))
+    async with server, transport(read_timeout=0.5) as http:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        assert (await answer_of(http, url, method="POST", body=body)).body == b"thanks"
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 async def test_what_follows_a_body_that_nobody_reads_has_its_own_connection(
     monkeypatch: pytest.MonkeyPatch, scheme: str
