@@ -52,3 +52,17 @@ def test_own_cookies_are_sent_as_they_are(own: str, lines: tuple[str, ...], sent
 def test_only_blanks_around_a_value_are_left_out() -> None:
     written = RequestWriter(Settings()).write(FetchRequest(PAGE), "/a", "shop.example", jar_with("a=1\u3000"))
     assert "Cookie: a=1\u3000\r\n".encode() in written
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Type", "Content-Length", "Transfer-Encoding"])
+@pytest.mark.parametrize("where", ["settings", "request"])
+def test_no_header_is_there_twice(name: str, where: str) -> None:
+    """Two lengths of a body, or two hosts, are how requests are smuggled."""
+    headers = {name.upper(): "7"}
+    settings = Settings(headers=headers if where == "settings" else {})
+    request = FetchRequest(PAGE, "POST", headers if where == "request" else None, b"abc")
+    lines = RequestWriter(settings).write(request, "/a", "shop.example", CookieJar()).split(b"\r\n")
+    names = [line.partition(b":")[0].lower() for line in lines if b":" in line]
+    assert len(names) == len(set(names))
+    assert b"Content-Length: 3" in lines
+    assert b"transfer-encoding" not in names

@@ -87,8 +87,12 @@ class RequestWriter:
 
     def __init__(self, settings: Settings) -> None:
         headers = default_headers(settings)
-        self._defaults = [(name.lower(), _line(name, value)) for name, value in headers.items()]
-        self._plain = "".join(line for _, line in self._defaults)
+        self._defaults = {
+            name.lower(): _line(name, value)
+            for name, value in headers.items()
+            if name.lower() not in _FRAMING
+        }
+        self._plain = "".join(self._defaults.values())
         self._cookie = headers.get("Cookie", "")
 
     def write(
@@ -107,16 +111,16 @@ class RequestWriter:
         given = {name.lower(): (name, value) for name, value in headers.items()} if headers else {}
         if jar:
             given |= self._cookies(given.get("cookie", ("", self._cookie))[1], jar, request.url)
-        if "host" not in given:
+        if "host" not in given and "host" not in self._defaults:
             lines.append(f"Host: {authority}\r\n")
         if given:
-            lines += [line for name, line in self._defaults if name not in given]
+            lines += [line for name, line in self._defaults.items() if name not in given]
             lines += [_line(*header) for name, header in given.items() if name not in _FRAMING]
         else:
             lines.append(self._plain)
         lines += [_line(name, value) for name, value in extra]
         if body:
-            if "content-type" not in given:
+            if "content-type" not in given and "content-type" not in self._defaults:
                 lines.append("Content-Type: application/octet-stream\r\n")
             lines.append(f"Content-Length: {len(body)}\r\n")
         elif request.method in _WITH_BODY:
