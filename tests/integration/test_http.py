@@ -24,6 +24,7 @@ from shoal import limits
 from shoal.clock import SystemClock
 from shoal.fetch import body_reader
 from shoal.fetch.deadline import LeaseDeadline
+from shoal.fetch.dialer import HostConnector
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.slots import Slots
@@ -744,21 +745,32 @@ async def test_a_body_that_grows_needs_a_slot(monkeypatch: pytest.MonkeyPatch) -
 
 async def test_a_body_may_take_longer_than_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that takes it bit by bit is not silent."""
-    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
-    body = bytes(24_000_000)  # some megabytes are in the buffers of the sockets when all is written
+
+    def small(sock: socket.socket) -> socket.socket:
+        """Otherwise some megabytes are in the buffers of the two sockets when all is written."""
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, 64_000)
+        return sock
+
+    async def open_socket(self: HostConnector, host: str, port: int) -> socket.socket:
+        return small(await opened(self, host, port))
 
     async def read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        for _ in range(24):
-            await reader.readexactly(1_000_000)
-            await asyncio.sleep(0.03)
+        for _ in range(15):
+            await reader.readexactly(200_000)
+            await asyncio.sleep(0.04)
         writer.write(page(b"thanks", Connection="close"))
         writer.close()
 
-    server = await asyncio.start_server(read_slowly, "127.0.0.1", 0, ssl=tls_server("loopback"))
-    async with server, transport(read_timeout=0.5) as http:
-        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        assert (await answer_of(http, url, method="POST", body=body)).body == b"thanks"
+    opened = HostConnector.open_socket
+    monkeypatch.setattr(HostConnector, "open_socket", open_socket)
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
+    listening = small(socket.create_server(("127.0.0.1", 0)))
+    server = await asyncio.start_server(read_slowly, sock=listening, ssl=tls_server("loopback"))
+    async with server, transport(read_timeout=0.4) as http:
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
+        assert (await answer_of(http, url, method="POST", body=bytes(3_000_000))).body == b"thanks"
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
