@@ -24,6 +24,7 @@ from shoal import limits
 from shoal.clock import SystemClock
 from shoal.fetch import body_reader
 from shoal.fetch.deadline import LeaseDeadline
+from shoal.fetch.dialer import HostConnector
 from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.slots import Slots
@@ -360,6 +361,19 @@ async def test_a_silent_server() -> None:
         failure = await failure_of(http, server.url())
     assert (failure.kind, failure.status) == ("read_timeout", None)
     assert failure.elapsed >= 0.09  # loops round their timers to milliseconds
+
+
+@pytest.mark.parametrize("limit", ["read_timeout", "total_timeout"])
+async def test_a_whole_answer_is_kept_while_its_page_waits_for_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    async def wait(size: int) -> None:
+        await asyncio.sleep(0.4)
+
+    monkeypatch.setattr(body_reader, "received", wait)
+    body = b"x" * 50_000
+    async with serve(always(page(body))) as server, transport(**{limit: 0.2}) as http:
+        assert (await answer_of(http, server.url())).body == body
 
 
 async def test_the_total_deadline_holds_against_a_trickle() -> None:
@@ -726,12 +740,67 @@ async def test_a_body_that_grows_needs_a_slot(monkeypatch: pytest.MonkeyPatch) -
     assert (slots.working, slots.waiting) == (1, 0)
 
 
+# -- bodies of requests
+
+
+async def test_a_body_may_take_longer_than_read_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that takes it bit by bit is not silent."""
+
+    def small(sock: socket.socket) -> socket.socket:
+        """Otherwise some megabytes are in the buffers of the two sockets when all is written."""
+        for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+            sock.setsockopt(socket.SOL_SOCKET, option, 64_000)
+        return sock
+
+    async def open_socket(self: HostConnector, host: str, port: int) -> socket.socket:
+        return small(await opened(self, host, port))
+
+    async def read_slowly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(15):
+            await reader.readexactly(200_000)
+            await asyncio.sleep(0.04)
+        writer.write(page(b"thanks", Connection="close"))
+        writer.close()
+
+    opened = HostConnector.open_socket
+    monkeypatch.setattr(HostConnector, "open_socket", open_socket)
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
+    listening = small(socket.create_server(("127.0.0.1", 0)))
+    server = await asyncio.start_server(read_slowly, sock=listening, ssl=tls_server("loopback"))
+    async with server, transport(read_timeout=0.4) as http:
+        url = f"https://127.0.0.1:{listening.getsockname()[1]}/"
+        assert (await answer_of(http, url, method="POST", body=bytes(3_000_000))).body == b"thanks"
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_what_follows_a_body_that_nobody_reads_has_its_own_connection(
+    monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    """The server has answered and reads no more. What is behind the body would never arrive."""
+    done = asyncio.Event()
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(page(b"", "413 Content Too Large") if head.startswith(b"POST") else page(b"asked for"))
+        if head.startswith(b"POST"):
+            await done.wait()
+
+    monkeypatch.setenv("SSL_CERT_FILE", str(CERTS / "loopback.pem"))
+    tls = tls_server("loopback") if scheme == "https" else None
+    async with serve(answer, tls=tls) as server, transport(read_timeout=2) as http:
+        body = b"x" * 20_000_000  # more than fits into the buffers of the sockets
+        assert (await answer_of(http, server.url("/large"), method="POST", body=body)).status == 413
+        assert (await answer_of(http, server.url("/second"))).body == b"asked for"
+        done.set()
+    assert server.connections == 2
+
+
 # -- TLS (30)
 
 
-def tls_server() -> ssl.SSLContext:
+def tls_server(name: str = "elsewhere") -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTS / "elsewhere.pem", CERTS / "elsewhere.key")
+    context.load_cert_chain(CERTS / f"{name}.pem", CERTS / f"{name}.key")
     return context
 
 

@@ -207,6 +207,12 @@ async def test_a_body_is_sent(method: str) -> None:
     assert server.streams[0]["content-length"] == "6"
 
 
+async def test_a_length_without_a_body_is_not_sent() -> None:
+    async with serve_http2(hello) as server:
+        ok(await fetch(server.url("/"), request={"headers": {"Content-Length": "5"}}))
+    assert not server.streams[0]["content-length"]
+
+
 async def test_head_has_no_body() -> None:
     async def answer(stream: Stream) -> None:
         await stream.head(200, [("content-length", "1000")], end=True)

@@ -197,6 +197,17 @@ async def test_what_the_jar_does_not_take_leaves_the_context_too() -> None:
     assert not context.kept
 
 
+async def test_cookies_without_a_name_stay_in_the_context() -> None:
+    """A jar would send them as "=1"."""
+    jar, context = CookieJar(), FakeContext()
+    shared = SharedCookies(context, jar)  # type: ignore[arg-type]
+    await context.add_cookies([{"name": "", "value": "1", "domain": "shop.example.com", "path": "/"}])
+    await shared.to_jar()
+    assert len(jar) == 0
+    await shared.to_context()
+    assert len(context.kept) == 1
+
+
 # -- processes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from http.cookiejar import http2time
-from time import time
+from time import process_time, time
 
 import aiohttp
 import pytest
@@ -64,9 +64,34 @@ def test_what_may_not_be_set_is_refused(line: str) -> None:
     assert len(jar_with(line)) == 0
 
 
+def test_a_cookie_that_promises_its_path_names_it() -> None:
+    page = URL("https://www.shop.example/")
+    assert len(jar_with("__Host-a=1; Secure", url=page)) == 0
+    assert len(jar_with("__Host-a=1; Secure; Path=/", url=page)) == 1
+
+
 def test_only_a_secure_answer_sets_a_secure_cookie() -> None:
     assert len(jar_with("a=1; Secure", url=PAGE.with_scheme("http"))) == 0
     assert len(jar_with("a=1; Secure")) == 1
+
+
+@pytest.mark.parametrize(
+    "line", ["a=0", "a=; Max-Age=0", "a=0; Path=/a/b", "a=0; Domain=shop.example; Path=/a"]
+)
+def test_a_plain_answer_leaves_secure_cookies_alone(line: str) -> None:
+    """Otherwise whoever is on the line could log a session out, or have it go on with another one."""
+    jar = jar_with("a=1; Secure")
+    jar.set([line], PAGE.with_scheme("http"))
+    assert [cookie.value for cookie in jar] == ["1"]
+    jar.set([line], PAGE)
+    assert [cookie.value for cookie in jar] != ["1"]
+
+
+@pytest.mark.parametrize("line", ["b=0", "a=0; Path=/"])
+def test_a_plain_answer_sets_what_hides_no_secure_cookie(line: str) -> None:
+    jar = jar_with("a=1; Secure")
+    jar.set([line], PAGE.with_scheme("http"))
+    assert len(jar) == 2
 
 
 def test_a_public_suffix_that_is_a_host_has_cookies_of_its_own() -> None:
@@ -93,10 +118,25 @@ def test_too_long_an_attribute_is_left_out() -> None:
     assert cookie.path == "/a"
 
 
+def test_a_line_of_countless_attributes_takes_little_time() -> None:
+    started = process_time()
+    assert len(jar_with("a=1" + ";" * 250_000)) == 1
+    assert process_time() - started < 0.05
+
+
 def test_a_jar_that_takes_none_stays_empty() -> None:
     jar = NoCookies()
     jar.set(["a=1"], PAGE)
     assert len(jar) == 0
+
+
+def test_a_cookie_of_the_host_and_one_of_the_domain_are_two() -> None:
+    """Servers that move a cookie to the domain delete the one of the host: the new one must stay."""
+    page = URL("https://shop.example/")
+    jar = jar_with("a=1; Domain=shop.example", "a=2", url=page)
+    assert sent(jar, "https://shop.example/") == "a=1; a=2"
+    jar.set(["a=; Max-Age=0"], page)
+    assert sent(jar, "https://shop.example/") == "a=1"
 
 
 # -- how long
@@ -203,12 +243,23 @@ def test_the_least_lately_used_make_room() -> None:
     assert "c199" in names
 
 
+def test_a_full_jar_takes_cookies_in_little_time() -> None:
+    """A jar is filled anew whenever the store has something else."""
+    jar = CookieJar()
+    started = process_time()
+    for number in range(3_200):
+        jar.add(Cookie(f"c{number}", "1", f"{number % 32}.shop.example", "/"))
+    assert len(jar) == 3_200
+    assert process_time() - started < 0.1
+
+
 # -- other jars
 
 
 HOSTS = ("www.shop.example", "shop.example", "x.www.shop.example", "other.example", "127.0.0.1")
 LINES = st.builds(
-    lambda name, parts: "; ".join([f"{name}=1", *parts]),
+    # Of a cookie for the host and one for its domain, aiohttp has one.
+    lambda name, parts: "; ".join([f"{name}{'Domain=' in ''.join(parts)}=1", *parts]),
     st.sampled_from(["a", "b"]),
     st.lists(
         st.sampled_from(

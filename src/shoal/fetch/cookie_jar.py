@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -13,11 +14,12 @@ from yarl import URL
 
 from shoal.admit.identity import is_public_suffix
 
-CookieKey = tuple[str, str, str]  # domain, path, name
+CookieKey = tuple[str, bool, str, str]  # domain, whether it is for that host only, path, name
 
 # RFC 6265bis, and what browsers have.
 _PAIR = 4_096  # bytes of name and value
 _ATTRIBUTE = 1_024  # bytes of the value of an attribute
+_ATTRIBUTES = 50  # of a cookie; there are some ten in use
 _LINES = 50  # cookies of one answer
 _DOMAIN = 180  # cookies of a domain; then the oldest make room …
 _DOMAIN_KEPT = 150  # … until so many are left
@@ -49,7 +51,7 @@ class Cookie(Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> CookieKey:
-        return self.domain, self.path, self.name
+        return self.domain, self.host_only, self.path, self.name
 
     def is_for(self, host: str, path: str, *, is_secure: bool) -> bool:
         """Whether it goes with a request."""
@@ -64,6 +66,7 @@ class CookieJar:
 
     def __init__(self) -> None:
         self._cookies: dict[CookieKey, Cookie] = {}  # the oldest first
+        self._number = Counter[str]()  # of cookies, by their domains
         self._used: dict[CookieKey, int] = {}  # when each was last set or sent, by the count of such events
         self._events = 0
 
@@ -83,7 +86,7 @@ class CookieJar:
         now = time()
         for line in [*lines][:_LINES]:
             cookie = parse_cookie(line, url, now)
-            if cookie is not None:
+            if cookie is not None and (_is_secure(url) or not self._hides_secure(cookie)):
                 self.add(cookie, now)
 
     def add(self, cookie: Cookie, now: float | None = None) -> None:
@@ -97,22 +100,27 @@ class CookieJar:
             return
         if key not in self._cookies:
             self._make_room(cookie.domain, now)
+            self._number[cookie.domain] += 1
         self._cookies[key] = cookie
         self._use(key)
 
     def delete(self, key: CookieKey) -> None:
-        self._cookies.pop(key, None)
-        self._used.pop(key, None)
+        if self._cookies.pop(key, None) is not None:
+            del self._used[key]
+            self._number[key[0]] -= 1
+            if not self._number[key[0]]:
+                del self._number[key[0]]
 
     def clear(self) -> None:
         self._cookies.clear()
+        self._number.clear()
         self._used.clear()
 
     def cookies_for(self, url: URL) -> list[Cookie]:
         """Those that go with a request: longer paths first, then the older ones."""
         if not self._cookies:
             return []
-        host, path, is_secure = url.raw_host or "", url.raw_path or "/", url.scheme in ("https", "wss")
+        host, path, is_secure = url.raw_host or "", url.raw_path or "/", _is_secure(url)
         found = [one for one in self if one.is_for(host, path, is_secure=is_secure)]
         found.sort(key=lambda one: -len(one.path))
         room, sent = _SENT, []
@@ -124,20 +132,30 @@ class CookieJar:
             self._use(cookie.key)
         return sent
 
+    def _hides_secure(self, cookie: Cookie) -> bool:
+        """Whether it would be sent in place of a secure one, or before it. Without TLS, anybody may have set it."""
+        return any(
+            one.secure
+            and one.name == cookie.name
+            and _path_matches(one.path, cookie.path)
+            and (_domain_matches(one.domain, cookie.domain) or _domain_matches(cookie.domain, one.domain))
+            for one in self._cookies.values()
+        )
+
     def _use(self, key: CookieKey) -> None:
         self._events += 1
         self._used[key] = self._events
 
     def _make_room(self, domain: str, now: float) -> None:
         """Those used least lately leave when there are too many."""
-        if len(self._cookies) < _DOMAIN:
+        if self._number[domain] < _DOMAIN and len(self._cookies) < _JAR:
             return
         for key in [
             key for key, one in self._cookies.items() if one.expires is not None and one.expires <= now
         ]:
             self.delete(key)
-        of_domain = [item for item in self._used.items() if item[0][0] == domain]
-        if len(of_domain) >= _DOMAIN:
+        if self._number[domain] >= _DOMAIN:
+            of_domain = [item for item in self._used.items() if item[0][0] == domain]
             self._drop_oldest(of_domain, len(of_domain) - _DOMAIN_KEPT)
         if len(self._cookies) >= _JAR:
             self._drop_oldest([*self._used.items()], len(self._cookies) - _JAR_KEPT)
@@ -180,13 +198,15 @@ def parse_cookie(line: str, url: URL, now: float) -> Cookie | None:
         attributes.get("samesite", ""),
         _expires(attributes, now),
     )
-    return cookie if _is_allowed(cookie, is_secure=url.scheme in ("https", "wss")) else None
+    if (cookie.secure and not _is_secure(url)) or not _is_as_promised(cookie, path):
+        return None
+    return cookie
 
 
 def _attributes(text: str) -> dict[str, str]:
     """Of each name the last."""
     found: dict[str, str] = {}
-    for part in text.split(";"):
+    for part in text.split(";", _ATTRIBUTES)[:_ATTRIBUTES]:
         name, _, value = (piece.strip(" \t") for piece in part.partition("="))
         if _size(value) > _ATTRIBUTE:
             continue
@@ -201,13 +221,11 @@ def _attributes(text: str) -> dict[str, str]:
     return found
 
 
-def _is_allowed(cookie: Cookie, *, is_secure: bool) -> bool:
-    """What a name promises must hold, and only a secure answer sets a secure cookie."""
-    if cookie.secure and not is_secure:
-        return False
+def _is_as_promised(cookie: Cookie, path: str) -> bool:
+    """Whether it has what its name promises. `path`: as its line says."""
     name = cookie.name.lower()
     if name.startswith("__host-"):
-        return cookie.secure and cookie.host_only and cookie.path == "/"
+        return cookie.secure and cookie.host_only and path == "/"
     return cookie.secure or not name.startswith("__secure-")
 
 
@@ -242,6 +260,10 @@ def parse_date(text: str) -> float | None:
     except ValueError:
         return None
     return at.timestamp() if year >= 1601 else None
+
+
+def _is_secure(url: URL) -> bool:
+    return url.scheme in ("https", "wss")
 
 
 def _size(text: str) -> int:

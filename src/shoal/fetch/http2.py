@@ -189,6 +189,7 @@ class Http2Transport:
         headers.update(request.headers or {})
         if cookies := cookie_header(headers.pop("Cookie", ""), jar, url):
             headers["Cookie"] = cookies
+        headers.popall("Content-Length", None)  # another length than that of the body ends the exchange
         if request.body:
             headers["Content-Length"] = str(len(request.body))
         return [

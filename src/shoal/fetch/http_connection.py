@@ -18,6 +18,7 @@ from shoal.fetch.http_answer import SWITCHING, AnswerReader, Head
 from shoal.limits import ANSWER_HEADERS, BODY_OVERHEAD
 
 KEEP_ALIVE = 15.0  # seconds that a connection may be idle
+_PIECE = 64 * 1024  # bytes of a request that are written at once
 _MOST_UNREAD = 256 * 1024  # bytes of a body; then the server has to wait
 
 
@@ -32,6 +33,8 @@ class HttpConnection(asyncio.Protocol):
         self._reader: AnswerReader | None = None  # None: it is idle
         self._waiter: asyncio.Future[None] | None = None
         self._enough = 0  # bytes of a body that are worth waking up for
+        self._unsent = memoryview(b"")  # of the request
+        self._is_full = False  # the server has to take what is written first
         self._paused = False
         self._error: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -61,7 +64,15 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             self._reader.feed_eof()
         else:
-            self._transport.write(data)
+            self._unsent = memoryview(data)
+            self._send_more()
+
+    def _send_more(self) -> None:
+        """As much of the request as the server takes now. Transports do not tell what they have not sent over TLS."""
+        transport = self._transport
+        while self._unsent and not self._is_full and transport is not None and not transport.is_closing():
+            piece, self._unsent = self._unsent[:_PIECE], self._unsent[_PIECE:]
+            transport.write(piece)
 
     async def answer(self) -> Head:
         """Waits for the head of the answer, and for its body: for all of it, or for `enough` bytes."""
@@ -106,6 +117,8 @@ class HttpConnection(asyncio.Protocol):
             or self._error is not None
             or self._transport is None
             or self._transport.is_closing()
+            or self._unsent  # an early answer: nobody may read the rest of the request
+            or self._transport.get_write_buffer_size()
         ):
             self.abort()
             return False
@@ -163,6 +176,14 @@ class HttpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self._heard = self._loop.time()  # a server that takes a long request is not silent
+        self._send_more()
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
@@ -222,16 +243,19 @@ class HttpConnection(asyncio.Protocol):
     def _look_at_clock(self) -> None:
         self._timer = None
         now = self._loop.time()
-        if self._reader is None:
+        reader = self._reader
+        if reader is None:
             if now >= self._idle_until:
                 self.abort()
             else:
                 self._set_timer(self._idle_until)
             return
-        if self._paused:
+        if reader.ended or self._paused:
             self._heard = now  # the server waits for us
         silent_until = self._heard + self._read_timeout
-        if now >= self._deadline:
+        if reader.ended:  # its page may wait for memory, for longer than the server was given
+            self._set_timer(silent_until)
+        elif now >= self._deadline:
             self._fail(TimeoutError())
         elif now >= silent_until:
             self._fail(ReadTimeoutError())

@@ -20,7 +20,7 @@ _ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 _ACCEPT_ENCODING = "gzip, deflate, br, zstd"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _NOT_IN_VALUE = re.compile(r"[\r\n\0]")
-_NOT_IN_TARGET = re.compile(r"[\0-\x20\x7f]")
+_NOT_IN_URL = re.compile(r"[\0-\x20\x7f]")
 _WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 _FRAMING = frozenset({"content-length", "transfer-encoding"})  # which follow from the body
 
@@ -52,14 +52,14 @@ def _origin(text: str) -> Origin:
 def split_url(url: str) -> tuple[Origin, str]:
     """The origin of a URL, and its path and query as they stand there."""
     plain = without_route(url)
+    if _NOT_IN_URL.search(plain):
+        raise InvalidUrlError(url)
     start = plain.find("/", 8)  # behind https://
     before = plain if start < 0 else plain[:start]
     query = before.find("?")
     if query >= 0:  # in a URL without a path
         return _origin(plain[:query]), f"/{plain[query:]}"
     target = "/" if start < 0 else plain[start:]
-    if _NOT_IN_TARGET.search(target):
-        raise InvalidUrlError(url)
     return _origin(before), target
 
 
@@ -87,8 +87,12 @@ class RequestWriter:
 
     def __init__(self, settings: Settings) -> None:
         headers = default_headers(settings)
-        self._defaults = [(name.lower(), _line(name, value)) for name, value in headers.items()]
-        self._plain = "".join(line for _, line in self._defaults)
+        self._defaults = {
+            name.lower(): _line(name, value)
+            for name, value in headers.items()
+            if name.lower() not in _FRAMING
+        }
+        self._plain = "".join(self._defaults.values())
         self._cookie = headers.get("Cookie", "")
 
     def write(
@@ -107,16 +111,16 @@ class RequestWriter:
         given = {name.lower(): (name, value) for name, value in headers.items()} if headers else {}
         if jar:
             given |= self._cookies(given.get("cookie", ("", self._cookie))[1], jar, request.url)
-        if "host" not in given:
+        if "host" not in given and "host" not in self._defaults:
             lines.append(f"Host: {authority}\r\n")
         if given:
-            lines += [line for name, line in self._defaults if name not in given]
+            lines += [line for name, line in self._defaults.items() if name not in given]
             lines += [_line(*header) for name, header in given.items() if name not in _FRAMING]
         else:
             lines.append(self._plain)
         lines += [_line(name, value) for name, value in extra]
         if body:
-            if "content-type" not in given:
+            if "content-type" not in given and "content-type" not in self._defaults:
                 lines.append("Content-Type: application/octet-stream\r\n")
             lines.append(f"Content-Length: {len(body)}\r\n")
         elif request.method in _WITH_BODY:
@@ -133,15 +137,15 @@ class RequestWriter:
 
 def cookie_header(own: str, jar: CookieJar, url: URL) -> str:
     """The value of Cookie: `own` cookies, and those that the jar has for the URL."""
-    pairs = (pair.strip().partition("=") for pair in own.split(";"))
     of_jar = jar.cookies_for(url)
     named = {cookie.name for cookie in of_jar}
-    cookies = {name: value for name, _, value in pairs if name and name not in named}
-    sent = [*cookies.items(), *((cookie.name, cookie.value) for cookie in of_jar)]
-    return "; ".join(f"{name}={value}" for name, value in sent)
+    pairs = [pair for part in own.split(";") if (pair := part.strip(" \t"))]
+    sent = [pair for pair in pairs if pair.partition("=")[0].rstrip(" \t") not in named]
+    return "; ".join([*sent, *(f"{cookie.name}={cookie.value}" for cookie in of_jar)])
 
 
 def _line(name: str, value: str) -> str:
     if not _TOKEN.fullmatch(name) or _NOT_IN_VALUE.search(value):
         raise ValueError(f"{name!r} is not a valid header")
-    return f"{name}: {value.strip()}\r\n"
+    value = value.strip(" \t")  # no other blanks: a cookie may end with them
+    return f"{name}: {value}\r\n"

@@ -177,13 +177,14 @@ class SharedCookies:
         self._known = {key: cookie["value"] for key, cookie in cookies.items()}
 
     async def to_jar(self) -> None:
-        """After a page."""
-        cookies = {_key(cookie): cookie for cookie in await self._context.cookies()}
+        """After a page. Cookies without a name, which jars do not have, stay in the browser."""
+        found = await self._context.cookies()
+        cookies = {_key(cookie): cookie for cookie in found if cookie.get("name")}
         for key, cookie in cookies.items():
             if self._known.get(key) != cookie.get("value"):
                 _put(self._jar, cookie)
         for domain, path, name in self._known.keys() - cookies.keys():
-            self._jar.delete((_plain(domain), path, name))
+            self._jar.delete((_plain(domain), not domain.startswith("."), path, name))
         self._known = {key: cookie.get("value", "") for key, cookie in cookies.items()}
 
 
