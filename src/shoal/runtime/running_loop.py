@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Callable, Coroutine
 from contextvars import copy_context
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, TypeVar
 
 from shoal.engine.event_loop import run_loop
@@ -53,6 +53,8 @@ def _in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         task = asyncio.current_task()
         assert task is not None
         begun.append((asyncio.get_running_loop(), task))
+        if is_interrupted.is_set():  # before it had begun
+            task.cancel()
         return await main()
 
     def run() -> None:
@@ -60,17 +62,26 @@ def _in_thread(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
             ended.append(run_loop(crawl()))
         except BaseException as error:
             failed.append(error)
+        is_over.set()
 
+    is_interrupted = Event()
+    is_over = (
+        Event()
+    )  # before Python 3.13 a thread whose `join` was interrupted passes for one that has ended
     context = copy_context()
     thread = Thread(target=lambda: context.run(run), name="shoal-run", daemon=True)
-    thread.start()
     try:
-        thread.join()
+        thread.start()
+        is_over.wait()
     except KeyboardInterrupt:
+        is_interrupted.set()
         for loop, task in begun:
             loop.call_soon_threadsafe(task.cancel)
-        thread.join()
+        is_over.wait()
         raise
+    finally:
+        if is_over.is_set():
+            thread.join()
     if failed:
         raise failed[0]
     return ended[0]
