@@ -89,14 +89,12 @@ class Watchdog:
             silence = now - beat - _PULSE
             if silence < self._warn_after or self._done.is_set():
                 continue
-            frame = sys._current_frames().get(self._loop_thread)
-            if debugging.at_prompt() or debugging.is_inside(frame, _CALLERS) or held_up:
+            is_debugged, where = self._look()
+            if is_debugged or held_up:
                 self._excuse(now)
                 continue
-            handler = _handler_frame(frame)
-            if handler is None:
+            if where is None:
                 continue
-            where = f"{handler.f_code.co_name} ({handler.f_code.co_filename}:{handler.f_lineno})"
             if warned != beat:
                 warned = beat
                 event("handler_blocks", where=where)
@@ -106,6 +104,17 @@ class Watchdog:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(
                     ctypes.c_ulong(self._loop_thread), ctypes.py_object(HandlerTimeout)
                 )
+
+    def _look(self) -> tuple[bool, str | None]:
+        """Whether a debugger holds the loop, and the handler it is in. Frames do not leave this method: while somebody
+        has them, they keep pages in memory."""
+        frame = sys._current_frames().get(self._loop_thread)
+        if debugging.at_prompt() or debugging.is_inside(frame, _CALLERS):
+            return True, None
+        handler = _handler_frame(frame)
+        if handler is None:
+            return False, None
+        return False, f"{handler.f_code.co_name} ({handler.f_code.co_filename}:{handler.f_lineno})"
 
     def _excuse(self, now: float) -> None:
         """The loop stands still in a debugger."""
