@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -52,25 +51,6 @@ def spin(until: object) -> None:
     end = time.monotonic() + DEADLINE
     while not until() and time.monotonic() < end:  # type: ignore[operator]
         pass
-
-
-async def test_it_keeps_nothing_of_a_handler_in_memory(
-    watch: list[Watchdog], caplog: pytest.LogCaptureFixture
-) -> None:
-    class Large: ...
-
-    def computes(page: Page) -> None:
-        large = Large()
-        seen.append(weakref.ref(large))
-        spin(lambda: caplog.records)
-
-    seen: list[weakref.ref[Large]] = []
-    start(watch)
-    await handle(computes)
-    assert caplog.records, "it was looked at"
-    async with asyncio.timeout(DEADLINE):
-        while seen[0]() is not None:  # the watchdog is about to let go
-            await asyncio.sleep(0)
 
 
 async def test_a_blocking_handler_is_named_once_with_its_line(
