@@ -281,6 +281,10 @@ async def test_a_bloom_filter_knows_every_url_again_and_mistakes_few(
         assert (await frontier.add("job", tasks)).duplicates == count
         assert (await frontier.find("job", make_task("http://h1.test/never"))).place == "unknown"
         assert not [key for key in keys(valkey_server, prefix) if key.startswith("seen:")]
+        blocks = valkey_server.command("KEYS", f"{{{prefix}:*bloom:*")
+        sizes = [valkey_server.command("MEMORY", "USAGE", block) for block in blocks]
+        assert sizes
+        assert max(sizes) < 2**20 / 8 * 1.3, "the server keeps no room for growth"
         await frontier.drop_job("job")
         assert not [key for key in keys(valkey_server, prefix) if key.startswith("bloom:")]
 
