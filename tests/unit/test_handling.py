@@ -187,6 +187,14 @@ async def test_an_endless_generator_ends_at_the_deadline() -> None:
         await run(endless_without_waiting, deadline=3_000, now=lambda: next(ticks))
 
 
+async def test_a_list_that_comes_too_late_is_refused_and_its_values_are_not_timed() -> None:
+    ticks = itertools.count()
+    with pytest.raises(HandlerTimeout, match=r"handler 'book' did not finish"):
+        await run(lambda page: [ITEM, REQUEST], deadline=1, now=lambda: 2.0)
+    yielded = await run(lambda page: [ITEM] * 50, deadline=10, now=lambda: next(ticks))
+    assert (len(yielded.items), next(ticks)) == (50, 1)
+
+
 async def test_an_endless_generator_is_stopped_before_it_fills_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

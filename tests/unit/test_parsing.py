@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
 from shoal.html.attribute_bombs import MOST_ATTRIBUTES, crowded_tag
-from shoal.html.parsing import _has_more_tags, affordable, parse
+from shoal.html.parsing import _different_formats, _has_more_tags, _piece_for, affordable, parse
 from shoal.html.visible_text import visible_length, visible_text
 from shoal.model import Response, Task
 from shoal.spider.page import Page
@@ -240,3 +240,29 @@ print(faults() - before)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment)
     assert int(told.stdout) < 200  # without, there are some twenty a page
+
+
+# -- how many bytes are read at a time
+
+
+@pytest.mark.parametrize(
+    ("formats", "size", "piece"),
+    [(10, 100_000, 1024), (10, 300_000, 256), (100, 100_000, 256), (300, 30_000, 256), (300, 100_000, 16)],
+)
+def test_the_more_a_piece_can_cost_the_smaller_it_is(formats: int, size: int, piece: int) -> None:
+    html = b"".join(b"<b id=%d>" % n for n in range(formats))
+    assert _piece_for(html + b"<p>" * ((size - len(html)) // 3)) == piece
+
+
+@pytest.mark.parametrize(
+    "tag", [b"<b c>", b"<STRONG\tc>", b"<nobr/c>", b"<Font c=1>", b"<u c='>'>", b"<tt >"]
+)
+def test_a_formatting_element_with_attributes_is_counted(tag: bytes) -> None:
+    assert _different_formats(b"<p>" + tag + b"</p>") == 1
+
+
+@pytest.mark.parametrize(
+    "tag", [b"<b>", b"</b c>", b"<bdo c>", b"<section c>", b"<strongest c>", b"<p c>", b"< b c>"]
+)
+def test_other_tags_are_not(tag: bytes) -> None:
+    assert _different_formats(b"<p>" + tag + b"</p>") == 0

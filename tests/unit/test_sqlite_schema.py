@@ -54,6 +54,7 @@ def test_a_new_file_is_made_with_its_folder(tmp_path: Path) -> None:
     assert db.pragma("cache_size") == -65536, "not only the first of the pragmas"
     assert db.pragma("wal_autocheckpoint") == 16000
     assert db.pragma("temp_store") == 2
+    assert db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1, "statements are not compiled at each call"
     db.close()
 
 

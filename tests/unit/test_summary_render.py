@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -11,6 +12,7 @@ from shoal.frontier.values import Counters, Job, JobSpec, JobState
 from shoal.inspect.job import View
 from shoal.model import Failure, Response
 from shoal.terminal import live_panel, summary
+from shoal.terminal.console import stdout
 
 
 def a_view(state: JobState = "finished", **counters: int) -> View:
@@ -39,6 +41,11 @@ def test_the_summary_has_what_a_person_asks_first() -> None:
     ):  # fmt: skip
         assert word in text
     assert "left" not in text
+
+
+def test_a_name_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    stdout().print("books:warning:", "a :x: b")
+    assert capsys.readouterr().out == "books:warning: a :x: b\n"
 
 
 def test_a_run_that_was_stopped_says_what_is_left() -> None:

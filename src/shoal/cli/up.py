@@ -73,7 +73,7 @@ class _Board:
         from rich.console import Console
         from rich.live import Live
 
-        console = Console(file=sys.stderr)
+        console = Console(file=sys.stderr, emoji=False)
         live = not quiet and console.is_terminal and not console.is_dumb_terminal
         self._quiet = quiet
         self._live = (

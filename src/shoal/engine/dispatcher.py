@@ -63,6 +63,7 @@ class Engine:
         spiders: tuple[str, ...] = (),
         liveness: Liveness | None = None,
     ) -> None:
+        self._loop = asyncio.get_running_loop()
         self._frontier = frontier
         self._liveness = liveness
         self._jobs = jobs
@@ -127,7 +128,7 @@ class Engine:
         return sum(one is job for one, _ in held) + self._delivery.held(job)
 
     def load(self) -> Load:
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         waiting = (self._settling_from or self._finished_at, self._delivery.since)
         since = min((at for at in waiting if at is not None), default=now)
         idle = 0.0 if self._running or self._last_end is None else now - self._last_end
@@ -141,7 +142,7 @@ class Engine:
     def round_takes(self) -> float:
         """Seconds since the present round began; 0 while it sleeps."""
         since = self._round_since
-        return 0.0 if since is None else asyncio.get_running_loop().time() - since
+        return 0.0 if since is None else self._loop.time() - since
 
     # -- stopping
 
@@ -149,7 +150,7 @@ class Engine:
         """Claims no more, and finishes the running pages within the grace period."""
         if not self._stopping:
             self._stopping = True
-            asyncio.get_running_loop().call_later(self._settings.grace, self.force)
+            self._loop.call_later(self._settings.grace, self.force)
             for page in filter(waits_for_login, self._running):
                 page.cancel()
         self._frontier.wake()
@@ -192,7 +193,7 @@ class Engine:
 
     async def _beat(self) -> bool:
         """One round; True when there is nothing left to do here."""
-        self._round_since = asyncio.get_running_loop().time()
+        self._round_since = self._loop.time()
         claimed = await self._exchange()
         if self._frontier.epoch != self._epoch:
             await self._reconcile(claimed.leases)
@@ -240,7 +241,7 @@ class Engine:
             work = running = self._run_page(job, lease, place, self._claimer.asked, deadline)
             if self._liveness is not None:
                 running = self._liveness.on_cpu(lease.token, work, job.settings.handler_timeout)
-            page = asyncio.create_task(running)
+            page = self._loop.create_task(running)
             self._running[page] = job, lease
             self._deadlines.watch(page, deadline)
             self._suspect = page if is_suspect(lease.task) else self._suspect
@@ -333,13 +334,13 @@ class Engine:
         their pages go back and are fetched again."""
         if not batch:
             return
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         if now - self._told_full >= _TELL_FULL:
             self._told_full = now
             event("settlements_wait", job=job.name, pages=len(batch))
         self._settle_later(job, batch)
         if self._alarm is None and not self._stopping:
-            self._alarm = asyncio.get_running_loop().call_later(_NO_ROOM, self._ring)
+            self._alarm = self._loop.call_later(_NO_ROOM, self._ring)
 
     def _settle_later(self, job: EngineJob, batch: Sequence[Settlement]) -> None:
         """If the store has gone back, they are settled after `_reconcile`."""
@@ -376,7 +377,7 @@ class Engine:
     async def _run_page(
         self, job: EngineJob, lease: Lease, place: PageSlot, asked: float, deadline: LeaseDeadline
     ) -> None:
-        if asyncio.get_running_loop().time() - asked > self._claimer.latest_start:
+        if self._loop.time() - asked > self._claimer.latest_start:
             # The store was away, or this process was frozen: the lease is too old to send a request now.
             self._untouched.append(lease)
             return
@@ -424,13 +425,13 @@ class Engine:
     ) -> None:
         place.leave()
         self._deadlines.forget(page)
-        self._last_end = asyncio.get_running_loop().time()
+        self._last_end = self._loop.time()
         lease = self._running.pop(page)[1]
         if page.cancelled():
             # It may have been cancelled before its first step, so nothing else has handed the lease back.
             self._untouched.append(lease)
             work.close()
-            if deadline.has_passed():
+            if deadline.has_passed(self._loop.time()):
                 event("lease_lapsed", job=lease.task.job, url=lease.task.url, host=lease.task.host)
         self._claimer.lanes.ended(lease.task.lane)
         self._suspect = None if page is self._suspect else self._suspect
@@ -451,7 +452,7 @@ class Engine:
 
     def _settle_soon(self) -> None:
         if self._finished_at is None:
-            self._finished_at = asyncio.get_running_loop().time()
+            self._finished_at = self._loop.time()
         # A busy engine waits for more pages, which makes a commit cheaper; an idle one has slots to fill. A quarter of
         # the slots is enough: the others keep fetching, so that pages do not run in waves.
         slots = self._settings.concurrency
@@ -464,7 +465,7 @@ class Engine:
         if self._alarm is None:
             busy = self._slots.working * 2 >= self._settings.concurrency
             delay = self._settings.settle_delay if busy else min(_EAGER, self._settings.settle_delay)
-            self._alarm = asyncio.get_running_loop().call_later(delay, self._ring)
+            self._alarm = self._loop.call_later(delay, self._ring)
 
     def _ring(self) -> None:
         self._alarm = None
@@ -533,7 +534,7 @@ class Engine:
 
     def _waits(self) -> dict[str, str]:
         """Jobs whose rows have not been written for a while, and why."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         waits = {
             job.name: f"its {'object store' if is_remote(job) else 'database'} has not taken the rows of"
             f" {self._delivery.held(job)} page(s) for {seconds:.0f} s"

@@ -36,8 +36,8 @@ class LeaseDeadline:
         """Makes this the deadline of the current task and of the tasks it starts."""
         _current.set(self)
 
-    def has_passed(self) -> bool:
-        return asyncio.get_running_loop().time() >= self.until
+    def has_passed(self, now: float) -> bool:
+        return now >= self.until
 
 
 class LeaseDeadlines:
@@ -99,15 +99,16 @@ class LeaseDeadlines:
             self._timer = asyncio.get_running_loop().call_at(min(held), self._look)
 
     def _end_lapsed(self) -> None:
+        now = asyncio.get_running_loop().time()
         for page, deadline in self._pages.items():
-            if deadline.has_passed() and not page.cancelling():
+            if deadline.has_passed(now) and not page.cancelling():
                 page.cancel("its lease has run out")
 
 
-def check_lease() -> None:
-    """Call it right before a request is sent: cancels the page if its lease may have run out."""
+def check_lease(now: float) -> None:
+    """Call it right before a request is sent, with the loop's time: cancels the page if its lease may have run out."""
     deadline = _current.get()
-    if deadline is not None and deadline.has_passed():
+    if deadline is not None and deadline.has_passed(now):
         raise asyncio.CancelledError("its lease has run out")
 
 

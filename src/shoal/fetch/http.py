@@ -118,7 +118,7 @@ class HttpTransport:
         request, settings = exchange.request, self._settings
         exchange.connection = connection
         self._busy.add(connection)
-        check_lease()
+        check_lease(self._loop.time())
         connection.send(
             data,
             is_head=request.method == "HEAD",

@@ -213,7 +213,7 @@ class Http2Transport:
             if connection is None:
                 return None
             kept = not connection.fresh
-            check_lease()
+            check_lease(asyncio.get_running_loop().time())
             exchange = connection.begin(headers, ends=not request.body)
             try:
                 if request.body:

@@ -39,6 +39,7 @@ class Slots:
     when a page has given up its slot."""
 
     def __init__(self, limit: int, *, per_slot: int, most_waiting: int, on_free: Callable[[], None]) -> None:
+        self.loop = asyncio.get_running_loop()  # kept: to ask for it is a system call
         self._limit = self._full = limit
         self._calm = limit  # pages in flight when nothing slowed the crawl
         self._per_slot = per_slot
@@ -94,10 +95,10 @@ class Slots:
         timer is enough: at hundreds of pages a second, one for each would cost more than what it is for."""
         self._patient.append((until, page))
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(until, self._look)
+            self._timer = self.loop.call_at(until, self._look)
 
     def _look(self) -> None:
-        loop, patient, due = asyncio.get_running_loop(), self._patient, []
+        loop, patient, due = self.loop, self._patient, []
         now = loop.time()
         while patient and (patient[0][0] <= now or patient[0][1].patient_until != patient[0][0]):
             due.append(patient.popleft())
@@ -131,7 +132,7 @@ class Slots:
         """Waits for a slot. Pages that come back go before new ones, in their order."""
         if self._take_if_free(lane):
             return
-        turn = asyncio.get_running_loop().create_future()
+        turn = self.loop.create_future()
         self._returning.append(turn)
         try:
             await turn
@@ -192,7 +193,7 @@ class PageSlot:
         self._slots._gave_up(self._lane)
 
     def give_up_later(self) -> None:
-        self.patient_until = until = asyncio.get_running_loop().time() + PATIENCE
+        self.patient_until = until = self._slots.loop.time() + PATIENCE
         self._slots._give_up_at(until, self)
 
     def lose_patience(self, now: float) -> None:

@@ -30,6 +30,7 @@ _ONE_MORE = re.compile(_ATTRIBUTE)
 _PLAIN_TAG = rb"(?:%b){0,%d}+[ \t\n\r\f/]*+>" % (_ATTRIBUTE, MOST_ATTRIBUTES)
 _PLAIN = re.compile(
     rb"(?:[^<]++|<(?![a-zA-Z/!?])"
+    rb"|</?[a-zA-Z][a-zA-Z0-9]?+>|</[a-zA-Z][a-zA-Z0-9]*+>"  # most tags, which the next two would match more slowly
     rb"|<(?!%b[ \t\n\r\f/>])%b%b|</%b%b"
     % (_RAW, _NAME, _PLAIN_TAG, _NAME, _PLAIN_TAG)
     + rb"|<!--(?!-?>)[^-]*+(?:-(?!-!?>)[^-]*+)*+--!?>"

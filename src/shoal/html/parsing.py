@@ -34,14 +34,19 @@ _HARMLESS = 8 * 1024 * 1024
 _SMALL = 24 * 1024  # bytes; not enough attributes to hurt
 _FEW_TAGS = 300
 
-# Bytes read at a time. Where many formatting elements are open, few bytes can cost much time and memory.
+# Bytes read at a time. Where many formatting elements are open, few bytes can cost much time and memory; and the later
+# they are read, the more each of their tags can cost.
 _PIECE = 256
 _SMALL_PIECE = 16
+_LARGE_PIECE = 1024
 _MEDIUM = 64 * 1024  # a smaller page cannot have too many of them open for a piece
+_LARGE = 256 * 1024  # a larger page is not read in large pieces
+_FEW_FORMATS = 40
 _MANY_FORMATS = 200
-# A formatting element with attributes; if they are simple, the whole tag.
+# A formatting element with attributes; if they are simple, the whole tag. (First whether its name can be one: nearly
+# all tags are others.)
 _FORMAT = re.compile(
-    rb"<(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[ \t\n\r\f/])"
+    rb"<(?=[bcefinstu][a-z]{0,5}+[ \t\n\r\f/])(?:b|big|code|em|font|i|nobr|s|small|strike|strong|tt|u)(?=[ \t\n\r\f/])"
     rb"""((?:[ \t\n\r\f]++[\w-]++(?:="[^"<>]*+"|='[^'<>]*+'|=[\w./:#-]++)?+)++[ \t\n\r\f]*+>)?""",
     re.IGNORECASE,
 )
@@ -105,14 +110,11 @@ def parse(html: bytes) -> tuple[LexborHTMLParser, int]:
 
 def affordable(html: bytes) -> int:
     """How many bytes can be parsed in the time of a page."""
-    most = max(_FEW_TAGS, _HARMLESS // max(1, len(html)))
-    if len(html) <= _SMALL and not _has_more_tags(html, most):
-        return len(html)  # as most pages are
-    tags = html.count(b"<")
+    has_many = _has_more_tags(html, max(_FEW_TAGS, _HARMLESS // max(1, len(html))))
     if len(html) > _SMALL:
         html = html[: crowded_tag(html)]
-    if tags * len(html) <= _HARMLESS or tags <= _FEW_TAGS:
-        return len(html)
+    if not has_many:
+        return len(html)  # as most pages are
     return _read_in_time(html)
 
 
@@ -149,9 +151,16 @@ def _ordinary_cost(piece: int) -> float:
 
 def _read_in_time(html: bytes) -> int:
     """How far the page was read when its time was up, or its length."""
-    piece = _SMALL_PIECE if len(html) > _MEDIUM and _different_formats(html) > _MANY_FORMATS else _PIECE
-    calling = _ordinary_cost(piece) - _ordinary_cost(_PIECE)  # our own overhead
+    piece = _piece_for(html)
+    calling = _ordinary_cost(piece) - _ordinary_cost(_PIECE) if piece < _PIECE else 0.0  # our own overhead
     return _read(html, piece, allowance(0), allowance(1) - allowance(0) + calling)
+
+
+def _piece_for(html: bytes) -> int:
+    size, formats = len(html), _different_formats(html)
+    if formats <= _FEW_FORMATS and size <= _LARGE:
+        return _LARGE_PIECE
+    return _SMALL_PIECE if formats > _MANY_FORMATS and size > _MEDIUM else _PIECE
 
 
 def _different_formats(html: bytes) -> int:

@@ -234,6 +234,7 @@ def _collect_plain(
         _sort(name, produced, into)
         return into
     add_item, add_request = into.items.append, into.requests.append
+    runs = type(produced) is not list  # else the handler has ended, and one look at the clock is enough
     for count, value in enumerate(produced, 1):
         kind = type(value)
         if kind is Request:
@@ -242,9 +243,13 @@ def _collect_plain(
             add_item(value)
         else:
             _sort(name, value, into)
-        if count > YIELDED or (monotonic() > deadline and monotonic() > deadline + _pauses(paused)):
+        if count > YIELDED or ((runs or count == 1) and _is_late(deadline, monotonic, paused)):
             raise _endless(name, count)
     return into
+
+
+def _is_late(deadline: float, monotonic: Callable[[], float], paused: float) -> bool:
+    return monotonic() > deadline and monotonic() > deadline + _pauses(paused)
 
 
 def _pauses(before: float) -> float:

@@ -35,7 +35,7 @@ def stderr() -> Console:
 
 def _console(stream: TextIO) -> Console:
     # A file or a pipe has no edge to wrap at; programs read lines.
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else PIPE_WIDTH)
+    return Console(file=stream, highlight=False, emoji=False, width=None if stream.isatty() else PIPE_WIDTH)
 
 
 def say(message: str) -> None:

@@ -47,7 +47,7 @@ def showing(stream: TextIO, quiet: bool) -> Iterator[Callable[[Report], None]]:
     if quiet or only_json():
         yield lambda _: None
     elif stream.isatty():
-        console = Console(file=stream, highlight=False)
+        console = Console(file=stream, highlight=False, emoji=False)
         with Live(console=console, auto_refresh=False, transient=True) as live:
             yield _paced(LIVE_EVERY, lambda report: live.update(_bar(report), refresh=True))
     else:

@@ -174,7 +174,7 @@ def make_progress(stream: TextIO, quiet: bool = False, live: bool = True) -> Pro
     """What suits the stream: `live` only if it is a terminal that can move its cursor."""
     if quiet:
         return SilentProgress(stream)
-    console = Console(file=stream)
+    console = Console(file=stream, emoji=False)
     if (
         live
         and not debugging.is_active()

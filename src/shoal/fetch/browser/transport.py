@@ -91,7 +91,7 @@ class BrowserTransport:
         if isinstance(page, Failure):
             return page
         try:
-            check_lease()
+            check_lease(asyncio.get_running_loop().time())
             outcome = await page.load()
         except BaseException:
             self._spawn(page.end())

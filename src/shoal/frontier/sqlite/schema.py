@@ -182,6 +182,7 @@ def connect(path: str) -> apsw.Connection:
         try:
             # Another process may hold the lock for a commit: look again every millisecond, for a minute at most.
             db.set_busy_handler(_wait_a_little)
+            _keep_plans(db)
             _make_ready(db)
             db.execute("BEGIN IMMEDIATE")
             _prepare(db, path)
@@ -199,6 +200,12 @@ def _make_private(path: Path) -> None:
     with suppress(OSError):  # SQLite has the better message for a bad path
         # Only if it is new: closing a file drops all locks that this process has on it.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+
+
+def _keep_plans(db: apsw.Connection) -> None:
+    """One plan for a statement, whatever its parameters are. Without this, a SQLite with STAT4 compiles a statement
+    anew at each call, in case that another value of a parameter has a better plan."""
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 def _make_ready(db: apsw.Connection) -> None:

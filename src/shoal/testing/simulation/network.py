@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -84,7 +85,7 @@ class SimulatedTransport:
 
     async def fetch(self, request: FetchRequest) -> Outcome:
         self._process.check_alive()
-        check_lease()
+        check_lease(asyncio.get_running_loop().time())
         host, path = self._web.at(request.url)
         self._checker.hit(self._process.name, host, path)
         outcome = await self._exchange(request, host, path)
