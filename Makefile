@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Four workers for the two cores of a small machine: in much of their time tests wait for clocks and
-# processes. More of them are hardly quicker, and late for what tests measure. Each takes one module after another, in
+# Eight workers for the two cores of a small machine: in most of their time tests wait for clocks and
+# processes. Each takes one module after another, in
 # the order of tests/dealing.py.
-PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
+PYTEST_ARGS ?= -n 8 --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, whatever the environment says: the suite starts hundreds of interpreters, and every worker reads
 # all the tests.
 unexport PYTHONDONTWRITEBYTECODE
