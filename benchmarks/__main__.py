@@ -4,6 +4,7 @@ from __future__ import annotations
 
 LIST = """\
 python -m benchmarks.frontier    adds and claim+settle a second on the SQLite frontier, and how both grow with size
+python -m benchmarks.curves      the same from 10,000 to five million URLs, on 1 to 100,000 hosts, as curves
 python -m benchmarks.peers       CPU, time, memory a page on five shapes: Shoal, Scrapy, scrapy-redis, Crawlee, loops
 python -m benchmarks.crawl       the same for Shoal alone, with hooks and with an archive, beside a bare aiohttp loop
 python -m benchmarks.guard       fails when a page has become dearer, relative to a bare aiohttp loop
@@ -22,6 +23,7 @@ python -m benchmarks.setback     a store that loses its last second, again and a
 python -m benchmarks.patterns    seven ways to fetch from 800 difficult hosts: who obtains what, how soon, how politely
 python -m benchmarks.small_machine  one core, 512 MB, ten mixed proxies, 100 hosts: pages an hour, memory, cost
 python -m benchmarks.limits      hosts that bear a quarter of the rate: 429s, pages lost, and how near the pace comes
+python -m benchmarks.dedupe      what remembers URLs in Valkey: bytes a URL, and new URLs that are taken for known
 python -m benchmarks.postgres    rows a second into PostgreSQL: row by row, arrays, COPY into a staging table
 python -m benchmarks.browser     plain pages beside pages in a browser; the browser's memory; what its death costs
 python -m benchmarks.http2       a page over HTTP/1.1 and over HTTP/2: CPU and speed, with 1, 8 and 32 at once

@@ -6,7 +6,7 @@
 Each number of hosts has a process of its own. Every figure is durable: synchronous=FULL, one commit per batch. Adds
 come in batches of 10,000 with a tenth of duplicates; the rate at a size is that of the last adds before it. Pages are
 claimed and settled by 200, with one result row each. Prints a table, and writes curves.svg and curves.json into the
-folder.
+folder. `--document docs/benchmarks.md` puts the table there, too; `--read FILE` shows figures that were written before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ import apsw
 import msgspec
 
 from benchmarks.curves.plot import svg
-from benchmarks.curves.point import Point, table
+from benchmarks.curves.point import Point, slowdown, table
+from benchmarks.fleet.report import fill_in
 from benchmarks.frontier import JOB, ROW, cpu, make_tasks
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.values import Claim, JobSpec
@@ -34,6 +35,7 @@ from shoal.sink.jsonl import JsonLines
 from shoal.valve import Valve
 
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000)
+SHOWN = (10_000, 100_000, 1_000_000, 3_000_000, 5_000_000)  # in a document
 HOSTS = (1, 1_000, 100_000)
 BATCH = 10_000
 MEASURED = 200_000  # URLs before a size whose adds are measured
@@ -136,6 +138,10 @@ def main() -> None:
     )
     parser.add_argument("--most", type=int, default=SIZES[-1], help="URLs; larger sizes are left out")
     parser.add_argument("--folder", type=Path, default=Path("docs/img"), help="where the results go")
+    parser.add_argument(
+        "--read", type=Path, metavar="FILE.json", help="figures of an earlier run, not a new one"
+    )
+    parser.add_argument("--document", type=Path, metavar="FILE.md", help="put the table into this document")
     parser.add_argument("--only", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.only:
@@ -146,11 +152,19 @@ def main() -> None:
             shutil.rmtree(folder)
         sys.stdout.buffer.write(msgspec.json.encode(points))
         return
-    points = [point for hosts in HOSTS for point in alone(hosts, args.most)]
+    points = read(args.read) if args.read else [one for hosts in HOSTS for one in alone(hosts, args.most)]
     args.folder.mkdir(parents=True, exist_ok=True)
     (args.folder / "curves.svg").write_text(svg(points), "utf-8")
     (args.folder / "curves.json").write_bytes(msgspec.json.format(msgspec.json.encode(points)))
     print(table(points))
+    print(slowdown(points))
+    if args.document:
+        shown = [one for one in points if one.urls in SHOWN]
+        fill_in(args.document, "curves", table(shown) + "\n")
+
+
+def read(file: Path) -> list[Point]:
+    return msgspec.json.decode(file.read_bytes(), type=list[Point])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.curves.point import Point
 
 COLUMNS, WIDTH, HEIGHT = 3, 300, 210  # of one plot
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 34, 30
+LEFT, RIGHT, TOP, BOTTOM = 60, 12, 34, 30
 HEAD = 34
 COLOURS = ("#2f9e62", "#d6196b", "#5b7fa6")
 TICKS = ((10_000, "10k"), (100_000, "100k"), (1_000_000, "1M"), (5_000_000, "5M"))

@@ -40,6 +40,8 @@ COLUMNS = (
     "memory (MB)",
 )
 
+BEFORE = 100_000  # URLs, with which larger sizes are compared
+
 
 def table(points: Sequence[Point]) -> str:
     rows = [
@@ -48,3 +50,21 @@ def table(points: Sequence[Point]) -> str:
         for one in points
     ]
     return "\n".join((f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|", *rows))
+
+
+def slowdown(points: Sequence[Point]) -> str:
+    """For each number of hosts, how quick adds are at the largest size, as a part of what they were before."""
+    return "\n".join(_slowdown([one for one in points if one.hosts == hosts]) for hosts in _hosts(points))
+
+
+def _slowdown(points: Sequence[Point]) -> str:
+    first = max((one for one in points if one.urls <= BEFORE), key=lambda one: one.urls)
+    last = points[-1]
+    return (
+        f"{last.hosts:,} hosts: at {last.urls:,} URLs adds are {last.adds / first.adds:.0%} as quick as at"
+        f" {first.urls:,}, by CPU {first.add_cpu / last.add_cpu:.0%}"
+    )
+
+
+def _hosts(points: Sequence[Point]) -> list[int]:
+    return sorted({one.hosts for one in points})

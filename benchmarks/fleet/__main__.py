@@ -1,4 +1,4 @@
-"""`python -m benchmarks.fleet scale --against scrapy-redis --kill`, `python -m benchmarks.fleet chaos --minutes 10`"""
+"""`python -m benchmarks.fleet scale --against scrapy-redis --kill`, … `chaos --minutes 10`, … `proxies`"""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ def main() -> int:
 
 
 def _scale(arguments: argparse.Namespace) -> int:
-    names = ["shoal", *arguments.against]
-    if "scrapy-redis" in names and find_spec("scrapy_redis") is None:
-        print("scrapy-redis is not installed: run pip install 'shoal[bench]'")
-        return 2
+    names = _names(arguments)
     hosts, crowded = arguments.hosts, arguments.crowded_hosts
     figures = {
         "scale": [_measure(name, count, hosts, arguments) for count in arguments.workers for name in names],
@@ -42,17 +39,40 @@ def _scale(arguments: argparse.Namespace) -> int:
     report.show(_title(crowded, arguments), report.SCALE, figures["crowded"])
     if losses:
         report.show("a worker killed half-way, and replaced", report.KILL, losses)
-    if arguments.json is not None:
-        about = {
-            key: value for key, value in vars(arguments).items() if isinstance(value, int | float | list)
-        }
-        arguments.json.write_bytes(report.as_json(about, **figures, kill=losses))
+    _write_json(arguments, **figures, kill=losses)
     if arguments.document is not None:
         for place, rows in figures.items():
             report.fill_in(arguments.document, place, report.markdown(report.SCALE, rows))
         if losses:
             report.fill_in(arguments.document, "kill", report.markdown(report.KILL, losses))
     return 0
+
+
+def _proxies(arguments: argparse.Namespace) -> int:
+    names = _names(arguments)
+    sizes = list(zip(arguments.workers, arguments.proxies, strict=True))
+    found = [
+        _measure(name, count, arguments.hosts, arguments, some) for count, some in sizes for name in names
+    ]
+    report.show(_title(arguments.hosts, arguments), report.PROXIED, found)
+    _write_json(arguments, proxied=found)
+    if arguments.document is not None:
+        report.fill_in(arguments.document, "proxies", report.markdown(report.PROXIED, found))
+    return 0
+
+
+def _names(arguments: argparse.Namespace) -> list[str]:
+    if "scrapy-redis" in arguments.against and find_spec("scrapy_redis") is None:
+        raise FleetError("scrapy-redis is not installed: run pip install 'shoal[bench]'")
+    return ["shoal", *arguments.against]
+
+
+def _write_json(arguments: argparse.Namespace, **results: object) -> None:
+    if arguments.json is not None:
+        about = {
+            key: value for key, value in vars(arguments).items() if isinstance(value, int | float | list)
+        }
+        arguments.json.write_bytes(report.as_json(about, **results))
 
 
 def _title(hosts: int, a: argparse.Namespace) -> str:
@@ -62,10 +82,10 @@ def _title(hosts: int, a: argparse.Namespace) -> str:
     )
 
 
-def _measure(name: str, workers: int, hosts: int, arguments: argparse.Namespace) -> Figures:
+def _measure(name: str, workers: int, hosts: int, arguments: argparse.Namespace, proxies: int = 0) -> Figures:
     slots = arguments.light_slots if workers >= LIGHT else arguments.slots
-    limits = Limits(arguments.rate, arguments.per_host, slots)
-    terms = Terms(limits, hosts, arguments.latency, arguments.warm_up, arguments.window)
+    limits = Limits(arguments.rate, arguments.per_host, slots, arguments.waiting)
+    terms = Terms(limits, hosts, arguments.latency, arguments.warm_up, arguments.window, proxies=proxies)
     found = measure(name, workers, terms)
     load = (found.cpu + found.store_cpu) / found.seconds
     print(
@@ -116,16 +136,15 @@ def _arguments() -> argparse.Namespace:
     scale.add_argument(
         "--some", type=int, default=4, metavar="WORKERS", help="on the crowded hosts, and to be killed"
     )
-    scale.add_argument("--rate", type=float, default=1.0, help="requests a second and host")
-    scale.add_argument("--per-host", type=int, default=2, help="requests at once and host")
-    scale.add_argument("--latency", type=float, default=1.0, help="seconds before every answer")
-    scale.add_argument("--slots", type=int, default=16, help="requests at once and worker")
-    scale.add_argument("--light-slots", type=int, default=8, help=f"the same, from {LIGHT} workers on")
-    scale.add_argument("--warm-up", type=float, default=10.0, help="seconds before the window")
-    scale.add_argument("--window", type=float, default=30.0, help="seconds that are measured")
     scale.add_argument("--patience", type=float, default=300.0, help="seconds for a crawl to end")
-    scale.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
-    scale.add_argument("--document", type=Path, metavar="FILE.md", help="put the tables into this document")
+    _add_terms(scale, slots=16, warm_up=10.0, window=30.0)
+    proxied = commands.add_parser("proxies", help="the same through proxies, some of which are bad")
+    proxied.set_defaults(run=_proxies)
+    proxied.add_argument("--workers", type=int, nargs="+", default=[3, 10, 20])
+    proxied.add_argument("--proxies", type=int, nargs="+", default=[10, 50, 100], help="for each of these")
+    proxied.add_argument("--against", nargs="+", choices=["scrapy-redis"], default=[])
+    proxied.add_argument("--hosts", type=int, default=300, help="so many that they are not the limit")
+    _add_terms(proxied, slots=8, warm_up=20.0, window=40.0)
     soak = commands.add_parser("chaos", help="a crawl whose fleet and servers fail all the time")
     soak.set_defaults(run=_chaos)
     soak.add_argument("--minutes", type=float, default=2.0)
@@ -137,6 +156,21 @@ def _arguments() -> argparse.Namespace:
     soak.add_argument("--hosts", type=int, default=40)
     soak.add_argument("--json", type=Path, metavar="FILE")
     return parser.parse_args()
+
+
+def _add_terms(parser: argparse.ArgumentParser, *, slots: int, warm_up: float, window: float) -> None:
+    parser.add_argument("--rate", type=float, default=1.0, help="requests a second and host")
+    parser.add_argument("--per-host", type=int, default=2, help="requests at once and host")
+    parser.add_argument("--latency", type=float, default=1.0, help="seconds before every answer")
+    parser.add_argument("--slots", type=int, default=slots, help="requests at once and worker")
+    parser.add_argument("--light-slots", type=int, default=8, help=f"the same, from {LIGHT} workers on")
+    parser.add_argument(
+        "--waiting", type=int, default=0, metavar="PAGES", help="of Shoal besides, a slot, that only wait"
+    )
+    parser.add_argument("--warm-up", type=float, default=warm_up, help="seconds before the window")
+    parser.add_argument("--window", type=float, default=window, help="seconds that are measured")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures here")
+    parser.add_argument("--document", type=Path, metavar="FILE.md", help="put the tables into this document")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from benchmarks.fleet.processes import Member, Members
+from benchmarks.fleet.proxied import write_settings
 from benchmarks.fleet.shoal_fleet import ShoalFleet
 from shoal.testing.servers import ValkeyServer
 
@@ -24,6 +25,7 @@ class Limits(Struct, frozen=True):
     rate: float  # requests a second and host
     per_host: int  # requests at once and host
     slots: int  # requests at once and worker
+    waiting: int = 0  # pages of Shoal besides, for each slot, that only wait for a slow server
 
 
 class Contender(Protocol):
@@ -45,17 +47,28 @@ class Contender(Protocol):
         """The URLs of the rows."""
         ...
 
+    def given_up(self) -> int:
+        """Pages that were tried in vain, so far."""
+        ...
+
 
 class Shoal:
     def __init__(
-        self, members: Members, store: ValkeyServer, start_urls: Sequence[str], limits: Limits
+        self,
+        members: Members,
+        store: ValkeyServer,
+        start_urls: Sequence[str],
+        limits: Limits,
+        proxies: Sequence[str] = (),
     ) -> None:
-        self._fleet = ShoalFleet(members, store.url, start_urls)
+        settings = write_settings(members.folder / "shoal.toml", proxies) if proxies else None
+        self._fleet = ShoalFleet(members, store.url, start_urls, settings)
         self._limits = limits
         self._submitted: Member | None = None
 
     def worker(self, number: int) -> Member:
-        return self._fleet.worker(number, "--concurrency", str(self._limits.slots), "-s", f"lease={LEASE}")
+        slots = ("--concurrency", str(self._limits.slots), "-s", f"waiting_per_slot={self._limits.waiting}")
+        return self._fleet.worker(number, *slots, "-s", f"lease={LEASE}")
 
     def ready(self, worker: Member) -> bool:
         return "worker for" in worker.words
@@ -70,12 +83,21 @@ class Shoal:
     def rows(self) -> list[str]:
         return [str(row["url"]) for row in self._fleet.rows()]
 
+    def given_up(self) -> int:
+        return self._fleet.job().counters.dead
+
 
 class ScrapyRedis:
     def __init__(
-        self, members: Members, store: ValkeyServer, start_urls: Sequence[str], limits: Limits
+        self,
+        members: Members,
+        store: ValkeyServer,
+        start_urls: Sequence[str],
+        limits: Limits,
+        proxies: Sequence[str] = (),
     ) -> None:
         self._members = members
+        self._proxies = list(proxies)
         self._store = store
         self._start_urls = start_urls
         self._limits = limits
@@ -87,6 +109,8 @@ class ScrapyRedis:
             "rate": limits.rate,
             "per_host": limits.per_host,
             "slots": limits.slots,
+            "timeout": LEASE,
+            "proxies": self._proxies,
         }
         command = [sys.executable, "-m", "benchmarks.fleet.scrapy_worker", json.dumps(told)]
         return self._members.start(f"worker-{number}", command)
@@ -103,6 +127,10 @@ class ScrapyRedis:
 
     def rows(self) -> list[str]:
         return [json.loads(item)["url"] for item in self._store.command("LRANGE", ITEMS, 0, -1)]
+
+    def given_up(self) -> int:
+        logs = self._members.folder.glob("worker-*.log")
+        return sum(log.read_text(errors="replace").count("Gave up retrying") for log in logs)
 
 
 CONTENDERS: dict[str, type[Shoal] | type[ScrapyRedis]] = {"shoal": Shoal, "scrapy-redis": ScrapyRedis}

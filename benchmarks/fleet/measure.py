@@ -1,6 +1,6 @@
 """Runs one fleet against a web of its own, and reads what the server, the store and the system saw.
 
-scale    a web without end, and a window of time in the middle of the crawl
+scale    a web without end, and a window of time in the middle of the crawl; directly or through proxies
 kill     a small web, crawled to its end, with one worker killed half-way and replaced
 """
 
@@ -18,6 +18,8 @@ from msgspec import Struct
 from benchmarks.fleet.contenders import CONTENDERS, Contender, Limits
 from benchmarks.fleet.manners import Manners, manners
 from benchmarks.fleet.processes import Member, Members, until
+from benchmarks.fleet.proxied import limited_host, make_plans, urls_of
+from benchmarks.small_machine.proxies import ProxyProcess
 from shoal.testing import Hit, HostProfile, WebProcess
 from shoal.testing.servers import ValkeyServer
 
@@ -31,6 +33,7 @@ class Terms(Struct, frozen=True):
     warm_up: float  # seconds from the first request on
     window: float
     pages: int = 100_000  # on each host
+    proxies: int = 0  # 0: directly
 
 
 class Figures(Struct, frozen=True):
@@ -42,6 +45,15 @@ class Figures(Struct, frozen=True):
     store_cpu: float
     memory: float  # bytes, of a worker, on average
     manners: Manners
+    proxies: int = 0
+    refused: int = 0  # answers 429, in the window
+    given_up: int = 0  # pages that were tried in vain, since the beginning
+    obtained: int = 0  # the others
+
+    @property
+    def success(self) -> float:
+        """The share of the pages that were not given up."""
+        return self.obtained / max(1, self.obtained + self.given_up)
 
     @property
     def pages_per_minute(self) -> float:
@@ -68,12 +80,19 @@ class _Scene:
     def __init__(self, stack: ExitStack, name: str, terms: Terms) -> None:
         # Below the current directory: /tmp may be memory, where nothing costs a sync.
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".bench-", dir="."))).absolute()
+        proxies = (
+            urls_of(stack.enter_context(ProxyProcess(make_plans(terms.proxies)))) if terms.proxies else ()
+        )
         host = HostProfile("slow", pages=terms.pages, links=12, body_bytes=4_000, latency=terms.latency)
+        if terms.proxies:
+            host = limited_host(terms.pages, terms.latency, terms.limits.rate)
         self.store = stack.enter_context(ValkeyServer(folder / "valkey", appendonly=True))
         self.web = stack.enter_context(WebProcess({f"host-{number}": host for number in range(terms.hosts)}))
         members = stack.enter_context(Members(folder / "fleet"))
         members.folder.mkdir()
-        self.fleet: Contender = CONTENDERS[name](members, self.store, self.web.start_urls, terms.limits)
+        self.fleet: Contender = CONTENDERS[name](
+            members, self.store, self.web.start_urls, terms.limits, proxies
+        )
 
     def begin(self, workers: int) -> list[Member]:
         crew = [self.fleet.worker(number) for number in range(workers)]
@@ -99,9 +118,19 @@ def measure(name: str, workers: int, terms: Terms) -> Figures:
         memory = sum(worker.memory() for worker in crew) / workers
         hits = scene.web.hits()
         seen = [hit for hit in hits if began <= hit.ended < ended]
-        pages = sum(hit.status == 200 for hit in seen)
         return Figures(
-            name, workers, pages, ended - began, cpu, store_cpu, memory, manners(hits, terms.limits.rate)
+            contender=name,
+            workers=workers,
+            pages=sum(hit.status == 200 for hit in seen),
+            seconds=ended - began,
+            cpu=cpu,
+            store_cpu=store_cpu,
+            memory=memory,
+            manners=manners(hits, terms.limits.rate),
+            proxies=terms.proxies,
+            refused=sum(hit.status == 429 for hit in seen),
+            given_up=scene.fleet.given_up(),
+            obtained=len({(hit.host, hit.path) for hit in hits if hit.status == 200}),
         )
 
 

@@ -31,6 +31,15 @@ SCALE: Columns[Figures] = {
     "shortest gap ms": lambda f: f"{f.manners.shortest_gap * 1e3:,.0f}",
     "busiest host, requests/s": lambda f: f"{f.manners.pace:.2f}",
 }
+_COSTS = ("pages/min", "a worker", "CPU ms a page", "Valkey CPU ms", "MB a worker")
+PROXIED: Columns[Figures] = {
+    "workers": SCALE["workers"],
+    "proxies": lambda f: str(f.proxies),
+    **{heading: SCALE[heading] for heading in _COSTS},
+    "pages that succeed": lambda f: f"{100 * f.success:.1f} %",
+    "answers 429": lambda f: f"{100 * f.refused / max(1, f.refused + f.pages):.1f} %",
+    "busiest host, requests/s": SCALE["busiest host, requests/s"],
+}
 KILL: Columns[Loss] = {
     "workers": lambda f: str(f.workers),
     "pages": lambda f: f"{f.pages:,}",

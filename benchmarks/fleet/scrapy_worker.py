@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 from scrapy import Request
-from scrapy.crawler import CrawlerProcess
+from scrapy.crawler import Crawler, CrawlerProcess
 from scrapy.http import Response
 from scrapy_redis.spiders import RedisSpider
 
 NAME = "fleet"
+RETRIES = 10  # of a request through proxies, as is the custom with them
 
 
 class FleetSpider(RedisSpider):  # type: ignore[misc]
@@ -28,8 +30,31 @@ class FleetSpider(RedisSpider):  # type: ignore[misc]
             yield response.follow(link)
 
 
-def settings(url: str, rate: float, per_host: int, slots: int) -> dict[str, Any]:
+class RandomProxy:
+    """The usual rotation: any proxy for a request, and another one when it is tried again."""
+
+    def __init__(self, proxies: Sequence[str]) -> None:
+        self._proxies = proxies
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler.settings.getlist("PROXIES"))
+
+    def process_request(self, request: Request) -> None:
+        request.meta["proxy"] = random.choice(self._proxies)
+
+
+def settings(
+    url: str, rate: float, per_host: int, slots: int, timeout: float, proxies: Sequence[str]
+) -> dict[str, Any]:
+    rotation = {
+        "PROXIES": proxies,
+        "DOWNLOADER_MIDDLEWARES": {RandomProxy: 740},  # before HttpProxyMiddleware, at 750
+        "RETRY_TIMES": RETRIES,
+    }
     return {
+        **(rotation if proxies else {}),
+        "DOWNLOAD_TIMEOUT": timeout,
         "REDIS_URL": url,
         "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
         "SCHEDULER_PERSIST": True,

@@ -28,8 +28,12 @@ class ShoalFleet:
 
     name = "shoal"
 
-    def __init__(self, members: Members, store: str, start_urls: Sequence[str]) -> None:
+    def __init__(
+        self, members: Members, store: str, start_urls: Sequence[str], settings: Path | None = None
+    ) -> None:
+        """`settings`: a file of settings for all commands."""
         self._members = members
+        self._settings = {} if settings is None else {"SHOAL_CONFIG": str(settings)}
         self._store = store
         self._start = members.folder / "start.txt"
         self._start.write_text("\n".join(start_urls) + "\n")
@@ -51,7 +55,7 @@ class ShoalFleet:
     def _run(self, name: str, *words: str, machine: str | None = None) -> Member:
         command = [*SHOAL, *words, "--store", self._store]
         folder = self._members.folder / (machine or name)
-        return self._members.start(name, command, folder, FLEET_START=str(self._start))
+        return self._members.start(name, command, folder, FLEET_START=str(self._start), **self._settings)
 
     def ask(self, question: Callable[[Frontier], Awaitable[T]]) -> T:
         """Opens the store as another process would, and awaits the answer."""

