@@ -59,7 +59,7 @@ def room_of(module: str) -> str:
 def imports(module: str) -> frozenset[str]:
     """The modules of shoal that a module imports: also inside functions, and those for type checkers."""
     found: set[str] = set()
-    for node in ast.walk(tree_of(module)):
+    for node in _statements(tree_of(module)):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -67,6 +67,14 @@ def imports(module: str) -> frozenset[str]:
             assert node.module is not None
             found |= {_module_of(node.module, name.name) for name in node.names}
     return frozenset(name for name in found if name.partition(".")[0] == "shoal")
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All inside a node, however deep. Most nodes are parts of expressions, and no import is in one."""
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        for inner in getattr(node, name, ()):
+            yield inner
+            yield from _statements(inner)
 
 
 def _module_of(package: str, name: str) -> str:
@@ -88,6 +96,28 @@ def in_rooms() -> Iterator[str]:
     for module in MODULES:
         if not is_part_of(module, "shoal.testing", "shoal.__main__") and module != "shoal":
             yield module
+
+
+def test_an_import_is_found_wherever_it_is() -> None:
+    text = """
+import a
+def f():
+    async def g():
+        try: import b
+        except E: import c
+        else: import d
+        finally: import e
+        match x:
+            case 1:
+                while y: import f
+    for z in (lambda: 0, [0 if y else 1]):
+        if z: pass
+        elif y: import g
+        else:
+            with z: import h
+"""
+    found = [node.names[0].name for node in _statements(ast.parse(text)) if isinstance(node, ast.Import)]
+    assert sorted(found) == list("abcdefgh")
 
 
 def test_every_room_has_its_place() -> None:
