@@ -78,15 +78,6 @@ function filters_of(job)
   return job.filters
 end
 
-local whole = {}  -- blocks that exist, by key, as far as this call has looked
-
--- A block is made whole: one that grows bit by bit takes twice its size, because the server gives growing strings room.
-local function make_block(key)
-  if whole[key] then return end
-  if call('EXISTS', key) == 0 then call('SETRANGE', key, BITS / 8 - 1, '\0') end
-  whole[key] = true
-end
-
 local function bloom_fresh(number, filter, fingerprint, remember)
   local low, high = tonumber(sub(fingerprint, -9)), tonumber(sub(fingerprint, 1, -10)) or 0
   local block = filter[1] + (floor(high / BITS) * 954 + floor(low / BITS)) % filter[2]
@@ -99,9 +90,12 @@ local function bloom_fresh(number, filter, fingerprint, remember)
     if remember then arguments[n + 4] = 1 end
     bit = (bit + step) % BITS
   end
-  local key = BLOOM .. number .. ':' .. block
-  if remember then make_block(key) end
-  local before = call('BITFIELD', key, unpack(arguments))
+  if remember then
+    -- Touches the last bit, so that a block is made in its full size: one that grows bit by bit takes twice its size.
+    local n = #arguments
+    arguments[n + 1], arguments[n + 2], arguments[n + 3], arguments[n + 4] = 'INCRBY', 'u1', BITS - 1, 0
+  end
+  local before = call('BITFIELD', BLOOM .. number .. ':' .. block, unpack(arguments))
   for i = 1, PROBES do
     if before[i] == 0 then return true end
   end
