@@ -142,11 +142,11 @@ def test_whoever_fetches_nothing_does_not_load_the_http_client(tmp_path: Path) -
         (["crawl", "mailto:me@example.com"], "mailto: cannot be crawled, only http and https"),
         (
             ["add", "job", "a.test", "--priority", str(2**31)],
-            "--priority': Input should be less than or equal to 2147483647",
+            "is not in the range -2147483647<=x<=2147483647",
         ),
         (
             ["submit", "a.test", "--priority", str(2**70)],
-            "--priority': Input should be less than or equal to 2147483647",
+            "is not in the range -2147483647<=x<=2147483647",
         ),
         (["add", "job", "mailto:me@example.com"], "mailto: cannot be crawled, only http and https"),
         (["crawl", "file:///etc/passwd"], "only http and https"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from benchmarks.fleet.manners import Manners
 from benchmarks.fleet.measure import Figures
 from benchmarks.fleet.proxied import POOL, limited_host, make_plans, write_settings
@@ -49,16 +48,3 @@ def test_the_settings_send_every_page_through_the_proxies(tmp_path: Path) -> Non
 def test_the_table_has_shares_of_pages_and_of_answers() -> None:
     row = markdown(PROXIED, [FIGURES]).splitlines()[2]
     assert row == "| shoal | 3 | 10 | 950 | 317 | 2.0 | 0.40 | 60 | 99.0 % | 5.0 % | 1.01 |"
-
-
-def test_scrapy_tries_again_through_any_proxy() -> None:
-    pytest.importorskip("scrapy_redis")
-    from benchmarks.fleet.scrapy_worker import RandomProxy, settings
-    from scrapy import Request
-
-    told = settings("redis://127.0.0.1", 1.0, 2, 8, 10.0, ["http://127.0.0.1:1"])
-    assert RandomProxy in told["DOWNLOADER_MIDDLEWARES"]
-    request = Request("http://host.test/")
-    RandomProxy(told["PROXIES"]).process_request(request)
-    assert request.meta["proxy"] == "http://127.0.0.1:1"
-    assert "DOWNLOADER_MIDDLEWARES" not in settings("redis://127.0.0.1", 1.0, 2, 8, 10.0, [])
