@@ -12,7 +12,7 @@ PYTEST_ARGS ?= -n 8 --dist loadfile --no-loadscope-reorder
 unexport PYTHONDONTWRITEBYTECODE
 # What needs neither a server nor a browser nor seconds.
 QUICK := tests/unit tests/conformance/test_frontier.py tests/simulation
-QUICK_ARGS ?= -n 2 --dist worksteal -m 'not slow' -k 'not valkey and not redis and not cluster'
+QUICK_ARGS ?= -n 3 --dist worksteal -m 'not slow' -k 'not valkey and not redis and not cluster'
 
 .PHONY: test quick lint types check format docs bench clean
 

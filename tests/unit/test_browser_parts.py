@@ -264,6 +264,7 @@ def test_the_launcher_ships_ready_to_run() -> None:
     assert os.access(chromium._NICED, os.X_OK)
 
 
+@pytest.mark.slow
 def test_a_folder_is_removed_though_somebody_still_writes_to_it(tmp_path: Path) -> None:
     """As a process does that was killed and has not ended yet."""
     folder = tmp_path / "profile"

@@ -165,6 +165,7 @@ ITEMS = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
     st.sampled_from(sorted(COMPRESSIONS)),

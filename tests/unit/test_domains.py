@@ -76,6 +76,7 @@ async def _cpu_of_claims(
     return cpu() - before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", ["sqlite", "redis"])
 async def test_hosts_that_wait_for_their_domain_cost_nothing(
     home: str, tmp_path: Path, valkey_server: ValkeyServer

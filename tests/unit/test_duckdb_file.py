@@ -83,6 +83,7 @@ def test_columns_of_a_schema(path: Path) -> None:
     assert types(path, "shop") == {"n": "BIGINT"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "then", "type_", "kept"),
     [
@@ -240,6 +241,7 @@ _BATCH = st.lists(st.tuples(st.sampled_from(["book", "Book"]), _ITEMS), max_size
 _STEPS = st.lists(st.tuples(_BATCH, st.integers(0, 2), st.booleans(), st.booleans()), max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(steps=_STEPS)
 def test_any_history_of_appends(tmp_path_factory: pytest.TempPathFactory, steps: list[Any]) -> None:

@@ -147,6 +147,7 @@ def test_a_missing_extra_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fitted("product").handlers
 
 
+@pytest.mark.slow
 async def test_a_page_that_takes_too_long_costs_its_process_and_nothing_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

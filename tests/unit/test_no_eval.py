@@ -91,6 +91,7 @@ def found(tree: ast.Module) -> Iterator[str]:
                 yield from (f"{called}(shell=…)" for keyword in keywords if keyword.arg == "shell")
 
 
+@pytest.mark.slow
 def test_no_module_turns_data_into_code() -> None:
     assert {name: bad for name, tree in trees() if (bad := sorted(set(found(tree))))} == MEANT
 

@@ -94,6 +94,7 @@ class Writers:
         assert compare(again, expected) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_used_at_random(tmp_path: Path, suffix: str) -> None:
     seeds = 1 if suffix.endswith(("gz", "zst", "duckdb")) else 3

@@ -347,6 +347,7 @@ def test_it_fits_the_screen(width: int, height: int) -> None:
             assert word in text
 
 
+@pytest.mark.slow
 def test_a_pipe_gets_every_job_and_the_latest_events() -> None:
     lines = drawn(busy_frame(), 120, None)
     assert sum("a-job-with" in line for line in lines) == 30

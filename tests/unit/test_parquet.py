@@ -233,6 +233,7 @@ def is_held(value: Any, got: Any) -> bool:
     return bool(value == got)
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.dictionaries(st.sampled_from(["a", "b", "c d", ""]), JSON, max_size=3), min_size=1, max_size=12

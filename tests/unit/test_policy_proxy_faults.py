@@ -171,6 +171,7 @@ def test_when_all_are_broken_and_there_is_one_host_nobody_can_tell() -> None:
 # -- the host's
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9, 1.0])
 @pytest.mark.parametrize("count", [1, 2, 3, 8])
 @pytest.mark.parametrize("strategy", STRATEGIES)

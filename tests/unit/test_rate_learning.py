@@ -25,6 +25,7 @@ def limiter(name: str) -> Limiter:
     return kinds[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "say_when", "workers"),
     [
@@ -51,6 +52,7 @@ def test_a_limit_is_learned_and_kept(name: str, say_when: bool, workers: int) ->
     assert figures.most_at_once <= MOST
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["300 in a minute", "300 in any minute, refused ones too"])
 def test_a_server_that_counts_by_the_minute_and_says_nothing(name: str) -> None:
     """It takes some windows to find out; then it is no different from others."""
@@ -60,6 +62,7 @@ def test_a_server_that_counts_by_the_minute_and_says_nothing(name: str) -> None:
     assert figures.pages >= 0.8 * BEARS * 1800
 
 
+@pytest.mark.slow
 def test_a_limit_that_changes_over_the_day() -> None:
     hour = 1800.0
 

@@ -383,6 +383,7 @@ def test_every_text_is_read_in_a_moment_and_little_is_kept(name: str) -> None:
     assert sum(map(len, found.sitemaps)) <= MAX_SITEMAP_TEXT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_twice_the_text_takes_twice_the_time(name: str) -> None:
     text = HOSTILE[name]()[: MAX_BYTES // 4]

@@ -92,6 +92,7 @@ def test_a_walk_finds_what_lexbor_finds(seed: int) -> None:
         assert [node.mem_id for node in select(_Nodes(tree), plan)] == alone, asked
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "asked", "count"),
     [

@@ -193,6 +193,7 @@ def test_a_gzip_file_without_an_end_is_read_as_far_as_it_goes() -> None:
     assert read(broken)[1].problem in ("the gzip file is broken", "the gzip file has no end")
 
 
+@pytest.mark.slow
 def test_a_bomb_is_cut_and_takes_no_memory() -> None:
     packer = zlib.compressobj(9, wbits=31)
     bomb = b"".join(packer.compress(b"<a>" + b" " * 1_048_573) for _ in range(300)) + packer.flush()
@@ -225,6 +226,7 @@ def hostile() -> Iterator[tuple[str, str]]:
     yield "a comment without an end", f"<urlset>{ONE}{TWO}<!-- {'- ' * 1_000_000}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [pytest.param(body, id=name) for name, body in hostile()])
 def test_hostile_documents_are_bounded_and_the_rest_is_read(body: str) -> None:
     assert urls(body) == BOTH

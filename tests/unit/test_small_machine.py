@@ -116,6 +116,7 @@ def test_the_plot_has_two_lines_and_a_bar_for_each_kind() -> None:
     assert len(picture.findall(f"{spaces}rect")) == 2  # the paper, and the bar of ordinary hosts
 
 
+@pytest.mark.slow
 def test_a_day_in_virtual_time_is_the_same_every_time(tmp_path: Path) -> None:
     def play(name: str) -> Run:
         (tmp_path / name).mkdir()

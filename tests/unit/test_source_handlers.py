@@ -195,6 +195,7 @@ async def test_a_feed_larger_than_any_is_cut_and_counted(most: int) -> None:
     assert (len(found), page._counts["feed entries cut"]) == (most, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("junk", ["<", "<a>", "<url/>", "<!-- -->", "x\n"])
 async def test_a_hostile_file_leaves_turns_to_others(junk: str) -> None:
     body = ("" if junk == "x\n" else "<urlset>") + junk * ((1 << 20) // len(junk))

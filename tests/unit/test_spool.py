@@ -249,6 +249,7 @@ def test_a_file_that_may_be_replaced_takes_its_spool_with_it(tmp_path: Path) -> 
 # -- crashes
 
 
+@pytest.mark.slow
 @given(STEPS)
 @settings(max_examples=300, deadline=None)
 def test_crashes_between_any_two_operations_lose_and_double_nothing(steps: list[Step]) -> None:

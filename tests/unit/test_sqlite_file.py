@@ -100,6 +100,7 @@ def test_columns_of_a_schema_come_first_and_keep_their_types(path: Path) -> None
     assert declared(path, "shop") == {"n": "INTEGER"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "then", "type_"),
     [

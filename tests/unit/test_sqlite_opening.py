@@ -44,6 +44,7 @@ sys.exit(failed > 0)
 """
 
 
+@pytest.mark.slow
 def test_several_processes_make_a_new_store_at_once(tmp_path: Path) -> None:
     race = [sys.executable, "-c", RACE, str(tmp_path), str(ROUNDS), str(PROCESSES)]
     done = subprocess.run(race, capture_output=True, text=True, timeout=60, check=False)

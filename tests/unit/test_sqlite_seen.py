@@ -47,6 +47,7 @@ def some(dice: random.Random, count: int) -> list[Mark]:
     return [(dice.randrange(1, 3), dice.randrange(1, 6), dice.getrandbits(63)) for _ in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_it_answers_as_one_set(session: Session, seed: int) -> None:
     dice, known = random.Random(seed), set[Mark]()

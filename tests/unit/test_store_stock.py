@@ -90,6 +90,7 @@ def durable(tmp_path: Path) -> Iterator[ValkeyServer]:
         yield server
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 4])
 async def test_a_server(durable: ValkeyServer, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async with RedisFrontier(f"{durable.url}?shards={shards}") as frontier:

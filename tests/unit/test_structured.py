@@ -226,6 +226,7 @@ def test_the_time_grows_with_the_page(fragment: str) -> None:
     assert not too_fast(found, reader), str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fragment", ["[", "{", '{"a":', '"', '" // ', '//"\n', '{"a":"b" ', "[],", "\\", "'a':1,"]
 )

@@ -157,6 +157,7 @@ def test_all_before_the_last_at_goes_from_what_is_no_url(url: str, shown: str) -
     assert unreadable_url(url) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("head", "tail"), [("", "@x"), ("@ %40 ", "'")])
 @pytest.mark.parametrize(
     "piece",

@@ -290,6 +290,7 @@ def test_many_values_are_cut_and_counted() -> None:
     assert dict(at._counts) == {VALUES_CUT: 2}
 
 
+@pytest.mark.slow
 def test_a_pattern_that_backtracks_ends_the_page_and_not_the_process() -> None:
     with pytest.raises(
         SpiderError, match=r"the regular expression '\(a\+\)\+\$' takes more than 1 s on a text of"

@@ -140,6 +140,7 @@ def test_reading_goes_on_behind_what_is_broken(tmp_path: Path, form: str) -> Non
             assert broken.offset == len(first)
 
 
+@pytest.mark.slow
 def test_a_bomb_takes_little_memory(tmp_path: Path) -> None:
     """A gigabyte of zeros in a megabyte: nothing of it is a record, and it is not held."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)

@@ -399,6 +399,7 @@ HOSTILE: list[Callable[[], bytes]] = [  # made when they are needed
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make_body", HOSTILE, ids=range(len(HOSTILE)))
 def test_hostile_documents_are_bounded(make_body: Callable[[], bytes]) -> None:
     body = make_body()
