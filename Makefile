@@ -3,10 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Eight workers for the two cores of a small machine: in most of their time tests wait for clocks and
+# Four workers for the two cores of a small machine: with more, tests are late for what they measure. They wait for clocks and
 # processes. Each takes one module after another, in
 # the order of tests/dealing.py.
-PYTEST_ARGS ?= -n 8 --dist loadfile --no-loadscope-reorder
+PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, whatever the environment says: the suite starts hundreds of interpreters, and every worker reads
 # all the tests.
 unexport PYTHONDONTWRITEBYTECODE

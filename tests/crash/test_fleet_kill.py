@@ -125,7 +125,8 @@ def test_a_worker_that_was_stopped_past_its_lease_settles_nothing(
     assert (job.counters.done, job.counters.dead) == (LAZY, 0)
     assert fleet.urls() == sorted(web.pages_of("lazy"))
     dropped = sleeper.err.count("is dropped: its lease could not be renewed in time")
-    assert dropped + sleeper.err.count("settled too late") == held, sleeper.err
+    # What it had claimed and not begun goes back without a word.
+    assert 0 < dropped + sleeper.err.count("settled too late") <= held, sleeper.err
     other.signal(signal.SIGTERM)
     assert other.code() == 0, other.err
 

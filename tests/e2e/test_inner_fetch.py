@@ -185,7 +185,7 @@ async def test_pages_and_requests_inside_them_keep_the_interval_together(site: S
     assert len(site.times) == 12
     # Any k requests take at least k - 1 intervals; half of one is left for delays, or more on a busy machine.
     for first, last in itertools.combinations(range(12), 2):
-        least = (last - first - 0.5) * 0.05 - machine.seconds
+        least = (last - first - 0.5) * 0.05 - 2 * machine.seconds  # the crawl may be late, and the server
         assert site.times[last] - site.times[first] >= least
     assert time.monotonic() - began < 30
 
