@@ -3,9 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Four workers for the two cores of a small machine: with more, tests are late for what they measure. They wait for clocks and
-# processes. Each takes one module after another, in
-# the order of tests/dealing.py.
+# Four workers for the two cores of a small machine: in much of their time tests wait for clocks and processes, and more
+# workers make them late for what they measure. Each takes one module after another, in the order of tests/dealing.py.
 PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, whatever the environment says: the suite starts hundreds of interpreters, and every worker reads
 # all the tests.

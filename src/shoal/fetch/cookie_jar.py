@@ -66,7 +66,7 @@ class CookieJar:
 
     def __init__(self) -> None:
         self._cookies: dict[CookieKey, Cookie] = {}  # the oldest first
-        self._number = Counter[str]()  # of cookies, by their domains
+        self._count_by_domain = Counter[str]()
         self._used: dict[CookieKey, int] = {}  # when each was last set or sent, by the count of such events
         self._events = 0
 
@@ -100,20 +100,20 @@ class CookieJar:
             return
         if key not in self._cookies:
             self._make_room(cookie.domain, now)
-            self._number[cookie.domain] += 1
+            self._count_by_domain[cookie.domain] += 1
         self._cookies[key] = cookie
         self._use(key)
 
     def delete(self, key: CookieKey) -> None:
         if self._cookies.pop(key, None) is not None:
             del self._used[key]
-            self._number[key[0]] -= 1
-            if not self._number[key[0]]:
-                del self._number[key[0]]
+            self._count_by_domain[key[0]] -= 1
+            if not self._count_by_domain[key[0]]:
+                del self._count_by_domain[key[0]]
 
     def clear(self) -> None:
         self._cookies.clear()
-        self._number.clear()
+        self._count_by_domain.clear()
         self._used.clear()
 
     def cookies_for(self, url: URL) -> list[Cookie]:
@@ -148,13 +148,13 @@ class CookieJar:
 
     def _make_room(self, domain: str, now: float) -> None:
         """Those used least lately leave when there are too many."""
-        if self._number[domain] < _DOMAIN and len(self._cookies) < _JAR:
+        if self._count_by_domain[domain] < _DOMAIN and len(self._cookies) < _JAR:
             return
         for key in [
             key for key, one in self._cookies.items() if one.expires is not None and one.expires <= now
         ]:
             self.delete(key)
-        if self._number[domain] >= _DOMAIN:
+        if self._count_by_domain[domain] >= _DOMAIN:
             of_domain = [item for item in self._used.items() if item[0][0] == domain]
             self._drop_oldest(of_domain, len(of_domain) - _DOMAIN_KEPT)
         if len(self._cookies) >= _JAR:
@@ -204,7 +204,7 @@ def parse_cookie(line: str, url: URL, now: float) -> Cookie | None:
 
 
 def _attributes(text: str) -> dict[str, str]:
-    """Of each name the last."""
+    """The attributes behind the value, by name; of several with one name the last counts."""
     found: dict[str, str] = {}
     for part in text.split(";", _ATTRIBUTES)[:_ATTRIBUTES]:
         name, _, value = (piece.strip(" \t") for piece in part.partition("="))
@@ -232,9 +232,7 @@ def _is_as_promised(cookie: Cookie, path: str) -> bool:
 def _expires(attributes: dict[str, str], now: float) -> float | None:
     if "max-age" in attributes:
         text = attributes["max-age"]
-        seconds = (
-            -1.0 if text.startswith("-") else float(text[:20])
-        )  # more digits than that are no other time
+        seconds = -1.0 if text.startswith("-") else float(text[:20])  # with more digits it is no other time
         return int(now + min(seconds, _LONGEST)) if seconds > 0 else 0.0
     at = parse_date(attributes["expires"]) if "expires" in attributes else None
     return None if at is None else min(at, int(now + _LONGEST))

@@ -38,7 +38,7 @@ class ResolveError(ConnectError):
 
 
 class TlsError(ConnectError):
-    """The host is not whom it should be."""
+    """The TLS handshake failed, or the certificate is not valid for the host."""
 
 
 class ConnectTimeoutError(TimeoutError):
