@@ -3,9 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Four workers for the two cores of a small machine: in much of their time tests wait for clocks and processes, and more
-# workers make them late for what they measure. Each takes one module after another, in the order of tests/dealing.py.
-PYTEST_ARGS ?= -n 4 --dist loadfile --no-loadscope-reorder
+# Two runs side by side, for the two cores of a small machine. The tests that start processes wait most of their time, and
+# measure it: many at once. The others only compute: they step back (nice), and so take the time that is left. A worker
+# takes one module after another, in the order of tests/dealing.py.
+WAITING := tests/attacks tests/crash tests/docs tests/e2e tests/integration
+WAITING_ARGS ?= -n 6
+COMPUTING := tests $(WAITING:%=--ignore=%)
+COMPUTING_ARGS ?= -n 2
+COMPUTED := $(VENV)/computed.log
+PYTEST := $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder
 # Bytecode is kept, whatever the environment says: the suite starts hundreds of interpreters, and every worker reads
 # all the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,12 +30,15 @@ $(STAMP): pyproject.toml
 # same time: two processes do it before. (For the tests' own process pytest compiles modules in its own way.)
 COMPILE := $(BIN)/python -m pytest --collect-only -qq
 tests/unit/__pycache__: | $(STAMP)
-	@{ $(BIN)/python -m compileall -q src; $(COMPILE) tests/unit; } >/dev/null 2>&1 & \
-	$(COMPILE) --ignore tests/unit >/dev/null 2>&1; wait
+	@{ $(BIN)/python -m compileall -q src; $(COMPILE) $(COMPUTING); } >/dev/null 2>&1 & \
+	$(COMPILE) $(WAITING) >/dev/null 2>&1; wait
 
 test: $(STAMP) tests/unit/__pycache__
 	$(BIN)/python -m shoal.testing.install_chromium
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@echo "tests that compute (shown when the others have ended), and tests that wait:"
+	@nice -n 10 $(PYTEST) $(COMPUTING_ARGS) $(COMPUTING) >$(COMPUTED) 2>&1 & computing=$$!; \
+	$(PYTEST) $(WAITING_ARGS) $(WAITING); waited=$$?; \
+	wait $$computing; computed=$$?; cat $(COMPUTED); exit $$((waited ? waited : computed))
 
 # The parts by themselves, two homes of the frontier and some hundred simulated worlds: within a minute.
 quick: $(STAMP)
