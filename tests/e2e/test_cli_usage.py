@@ -320,7 +320,12 @@ def test_an_interrupt_is_not_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("command", "module"),
-    [("crawl", "msgspec"), ("status", "shoal.engine.startup"), ("status", "shoal.cli.app")],
+    [
+        ("crawl", "shoal.engine.liveness"),
+        ("status", "msgspec"),
+        ("status", "shoal.engine.startup"),
+        ("status", "shoal.cli.app"),
+    ],
 )
 def test_an_interrupt_while_modules_are_imported_is_one_line(command: str, module: str) -> None:
     """As a KeyboardInterrupt, msgspec would swallow it and crash later."""

@@ -43,3 +43,24 @@ def test_only_the_command_that_is_called_is_built(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "statsu", "--help"])
 def test_all_commands_are_there_for_a_name_that_is_none(name: str) -> None:
     assert {"crawl", "status", "dead"} <= set(command_line(name).commands)
+
+
+AT_THE_FORK = """
+import os, sys
+from shoal.cli import main
+
+def stop():
+    print(*sys.modules)
+    raise SystemExit(0)
+
+os.fork = stop
+main(["crawl", "http://127.0.0.1:9/"])
+"""
+
+
+def test_the_guardian_has_hardly_anything_imported() -> None:
+    """All that it has is copied for the child, page by page, and taken down once more when it exits."""
+    done = subprocess.run([sys.executable, "-c", AT_THE_FORK], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "shoal.engine.guardian" in loaded
+    assert not loaded & {"asyncio", "ctypes", "inspect", "logging", "msgspec", "pathlib", "shoal.text", "typer"}

@@ -17,6 +17,7 @@ from shoal.events import event
 from shoal.inspect.freshness import in_words
 from shoal.inspect.job import View, remaining
 from shoal.spider import debugging
+from shoal.spider.attached import is_attached
 from shoal.telemetry.logging import only_json
 from shoal.terminal import live_panel
 from shoal.terminal.above_panel import AbovePanel, panel
@@ -178,7 +179,7 @@ def make_progress(stream: TextIO, quiet: bool = False, live: bool = True) -> Pro
     if (
         live
         and not debugging.is_active()
-        and not debugging.is_attached()
+        and not is_attached()
         and console.is_terminal
         and not console.is_dumb_terminal
     ):
