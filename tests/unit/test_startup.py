@@ -63,4 +63,13 @@ def test_the_guardian_has_hardly_anything_imported() -> None:
     done = subprocess.run([sys.executable, "-c", AT_THE_FORK], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert "shoal.engine.guardian" in loaded
-    assert not loaded & {"asyncio", "ctypes", "inspect", "logging", "msgspec", "pathlib", "shoal.text", "typer"}
+    assert not loaded & {
+        "asyncio",
+        "ctypes",
+        "inspect",
+        "logging",
+        "msgspec",
+        "pathlib",
+        "shoal.text",
+        "typer",
+    }
