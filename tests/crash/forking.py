@@ -23,6 +23,10 @@ import msgspec
 
 NEEDED = (  # by the commands that tests start most often
     "shoal.cli.app",
+    "shoal.cli.crawl",
+    "shoal.cli.status",
+    "shoal.cli.submit",
+    "shoal.cli.worker",
     "shoal.terminal.status_view",
     "shoal.runtime.crawl",
     "shoal.runtime.coordinator",

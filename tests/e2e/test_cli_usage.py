@@ -109,6 +109,12 @@ def loaded(tmp_path: Path, *commands: Sequence[str]) -> set[str]:
     return set(done.stdout.rpartition("\nloaded ")[2].split())
 
 
+def test_a_command_loads_no_other(tmp_path: Path) -> None:
+    asked = loaded(tmp_path, ["crawl", "--help"])
+    assert "shoal.cli.crawl" in asked
+    assert not {"shoal.cli.status", "shoal.cli.demo", "shoal.cli.hosts", "shoal.cli.suggestions"} & asked
+
+
 def test_help_does_not_load_the_machinery(tmp_path: Path) -> None:
     heavy = {"aiohttp", "apsw", "selectolax", "ada_url", "protego", "uvloop", "asyncio"}
     assert not heavy & loaded(tmp_path, ["crawl", "--help"])
