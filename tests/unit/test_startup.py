@@ -1,4 +1,4 @@
-"""How a process starts: the collector waits, but not for ever; of the command line, what is asked for."""
+"""How a process starts: the collector waits, but not for ever; what a command does not need is not imported."""
 
 from __future__ import annotations
 

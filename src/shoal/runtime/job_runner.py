@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal.archive.cache import ArchiveCache
 from shoal.clock import Clock, SystemClock
-from shoal.engine.archiving import Archiver
 from shoal.engine.history_recorder import HistoryRecorder, read_history
 from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.process_hooks import ProcessHooks
@@ -60,6 +58,8 @@ from shoal.spider.plugins import hooks_of
 from shoal.spider.spider import Spider
 
 if TYPE_CHECKING:
+    from shoal.archive.cache import ArchiveCache
+    from shoal.engine.archiving import Archiver
     from shoal.engine.tracing import Tracing
 
 _PATIENCE = 60.0  # seconds that an object store may be away at the end of a job
@@ -314,6 +314,8 @@ def _archiver(sink: Sink, spider: Spider, settings: Settings, job: str) -> Archi
     journal = sink.journal
     if not isinstance(journal, Several) or journal.archive is None:
         return None
+    from shoal.engine.archiving import Archiver
+
     return Archiver(settings, journal.archive, job, spider.handler_named("").name)
 
 
@@ -321,6 +323,8 @@ def _cache_of(settings: Settings) -> ArchiveCache | None:
     check_cache(settings)
     if not settings.cache:
         return None
+    from shoal.archive.cache import ArchiveCache
+
     return ArchiveCache(
         Path(settings.archive),
         settings.max_body,
