@@ -31,6 +31,7 @@ NEEDED = (  # by the commands that tests start most often
     "shoal.runtime.crawl",
     "shoal.runtime.coordinator",
     "shoal.runtime.submit",
+    "shoal.runtime.fleet_worker",
     "shoal.runtime.worker",
     "shoal.frontier.redis.home",
     "shoal.frontier.sqlite",
