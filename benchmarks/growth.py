@@ -24,10 +24,10 @@ from typing import Any
 import shoal
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
+from shoal.runtime.fleet_worker import serve
 from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.signals import Stoppable
 from shoal.runtime.submit import submit
-from shoal.runtime.worker import serve
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile

@@ -35,7 +35,7 @@ from shoal.frontier.redis import script_loader
 from shoal.frontier.values import Cursor, JobSpec
 from shoal.jobs.note import write_note
 from shoal.model import Task
-from shoal.runtime.worker import serve
+from shoal.runtime.fleet_worker import serve
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import time as system
 from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Protocol
 
 
@@ -38,6 +37,8 @@ class PageClock:
 
 def http_date(text: str) -> float | None:
     """The date of a header such as Last-Modified, in epoch seconds; None if it is none."""
+    from email.utils import parsedate_to_datetime
+
     try:
         when = parsedate_to_datetime(text)
         # Without a zone it would be read as local time; HTTP dates are GMT by definition.

@@ -11,7 +11,6 @@ from __future__ import annotations
 import difflib
 import math
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import UnionType
@@ -59,7 +58,7 @@ _told: set[str] = set()  # unknown variables that were reported
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
-Infos = Mapping[str, inspect.Type]
+Types = Mapping[str, Any]
 
 
 def _given(type_: Any) -> Any:
@@ -68,18 +67,13 @@ def _given(type_: Any) -> Any:
     return rest[0] if get_origin(type_) in (Union, UnionType) and len(rest) == 1 else type_
 
 
-_TYPES: Mapping[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-_INFO: Infos = {name: inspect.type_info(type_) for name, type_ in _TYPES.items()}
-_HOST_TYPES: Mapping[str, Any] = {
+_TYPES: Types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+_HOST_TYPES: Types = {
     field.name: _given(field.type)
     for field in msgspec.structs.fields(HostSettings)
     if field.name in HOST_KEYS
 }
-_HOST_INFO: Infos = {name: inspect.type_info(type_) for name, type_ in _HOST_TYPES.items()}
-_POOL_TYPES: Mapping[str, Any] = {
-    field.name: _given(field.type) for field in msgspec.structs.fields(PoolSettings)
-}
-_POOL_INFO: Infos = {name: inspect.type_info(type_) for name, type_ in _POOL_TYPES.items()}
+_POOL_TYPES: Types = {field.name: _given(field.type) for field in msgspec.structs.fields(PoolSettings)}
 _VARIABLES: Mapping[str, str] = {PREFIX + name.upper(): name for name in _TYPES}
 
 
@@ -109,13 +103,13 @@ def read_host_settings(pairs: Mapping[str, str], source: str) -> HostSettings:
     given: dict[str, Any] = {}
     for key, text in pairs.items():
         where = f"{source}: {_known_of_host(key, source)}"
-        given[key] = _checked(key, _parsed(key, text, where, _HOST_INFO), where, _HOST_INFO, _HOST_TYPES)
+        given[key] = _checked(key, _parsed(key, text, where, _HOST_TYPES), where, _HOST_TYPES)
     return _plain(given)
 
 
 def allowed(key: str) -> str:
     """What may be written for a setting: "a whole number, at least 1"."""
-    return describe(_INFO[key])
+    return describe(inspect.type_info(_TYPES[key]))
 
 
 def _layers(
@@ -150,6 +144,8 @@ def _layers(
 
 
 def _read_toml(path: Path) -> dict[str, object]:
+    import tomllib
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -222,7 +218,7 @@ def _table(given: object, where: str, source: str) -> HostSettings:
         raise SettingsError(f"{where} must be a table: {', '.join(HOST_KEYS)}")
     table: dict[str, Any] = {}
     for key, value in given.items():
-        table[key] = _checked(_known_of_host(key, where), value, f"{where} {key}", _HOST_INFO, _HOST_TYPES)
+        table[key] = _checked(_known_of_host(key, where), value, f"{where} {key}", _HOST_TYPES)
     for name, text in table.get("headers", {}).items():
         if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
             raise SettingsError(f"{where} headers: a name or a value has characters that no header may have")
@@ -242,9 +238,9 @@ def _one_table(later: HostSettings, earlier: HostSettings) -> HostSettings:
 
 
 def _known_of_host(key: str, where: str) -> str:
-    if key in _HOST_INFO:
+    if key in _HOST_TYPES:
         return key
-    close = difflib.get_close_matches(key, _HOST_INFO, n=1)
+    close = difflib.get_close_matches(key, _HOST_TYPES, n=1)
     meant = f"did you mean {close[0]!r}? " if close else ""
     raise SettingsError(
         f"{where}: {_short(key)} is not a setting of a host; {meant}there are {', '.join(HOST_KEYS)}"
@@ -272,36 +268,35 @@ def _pool(name: object, given: object, source: str) -> list[str] | PoolSettings:
         raise SettingsError(f"{where} must be a list of addresses, or a table: {', '.join(POOL_KEYS)}")
     table: dict[str, Any] = {}
     for key, value in given.items():
-        if key not in _POOL_INFO:
-            close = difflib.get_close_matches(key, _POOL_INFO, n=1)
+        if key not in _POOL_TYPES:
+            close = difflib.get_close_matches(key, _POOL_TYPES, n=1)
             meant = f"did you mean {close[0]!r}? " if close else ""
             raise SettingsError(
                 f"{where}: {_short(key)} is not a setting of a pool; {meant}there are {', '.join(POOL_KEYS)}"
             )
-        table[key] = _checked(key, value, f"{where} {key}", _POOL_INFO, _POOL_TYPES)
+        table[key] = _checked(key, value, f"{where} {key}", _POOL_TYPES)
     return PoolSettings(**table)
 
 
 # -- checking
 
 
-def _checked(
-    key: str, value: object, source: str, info: Infos = _INFO, types: Mapping[str, Any] = _TYPES
-) -> Any:
+def _checked(key: str, value: object, source: str, types: Types = _TYPES) -> Any:
     try:
         result: object = msgspec.convert(value, types[key])
     except msgspec.ValidationError:
-        raise _refusal(key, value, source, info) from None
+        raise _refusal(key, value, source, types) from None
     if isinstance(result, float) and not math.isfinite(result):
-        raise _refusal(key, value, source, info)
+        raise _refusal(key, value, source, types)
     return result
 
 
-def _refusal(key: str, value: object, source: str, info: Infos = _INFO) -> SettingsError:
+def _refusal(key: str, value: object, source: str, types: Types) -> SettingsError:
+    info = inspect.type_info(types[key])
     # Only wrong numbers and switches are shown: headers and the like may hold secrets.
-    plain = isinstance(info[key], inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
+    plain = isinstance(info, inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
     what = f"{_short(value)} is not allowed" if plain else "this value is not allowed"
-    return SettingsError(f"{source}: {what}; {key} must be {describe(info[key])}")
+    return SettingsError(f"{source}: {what}; {key} must be {describe(info)}")
 
 
 def _short(value: object) -> str:
@@ -312,8 +307,8 @@ def _short(value: object) -> str:
 # -- text from the environment and from -s key=value
 
 
-def _parsed(key: str, text: str, source: str, info: Infos = _INFO) -> object:
+def _parsed(key: str, text: str, source: str, types: Types = _TYPES) -> object:
     try:
-        return parse(info[key], text.strip())
+        return parse(inspect.type_info(types[key]), text.strip())
     except (ValueError, RecursionError):
-        raise _refusal(key, text, source, info) from None
+        raise _refusal(key, text, source, types) from None

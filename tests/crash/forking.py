@@ -23,10 +23,15 @@ import msgspec
 
 NEEDED = (  # by the commands that tests start most often
     "shoal.cli.app",
+    "shoal.cli.crawl",
+    "shoal.cli.status",
+    "shoal.cli.submit",
+    "shoal.cli.worker",
     "shoal.terminal.status_view",
     "shoal.runtime.crawl",
     "shoal.runtime.coordinator",
     "shoal.runtime.submit",
+    "shoal.runtime.fleet_worker",
     "shoal.runtime.worker",
     "shoal.frontier.redis.home",
     "shoal.frontier.sqlite",

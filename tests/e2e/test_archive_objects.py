@@ -16,7 +16,8 @@ from warcio.archiveiterator import ArchiveIterator
 import shoal
 from shoal import Page, Spider
 from shoal.archive.reader import archive_files
-from shoal.archive.records import Exchange, Metadata, Records, encode, new_id
+from shoal.archive.record_id import new_id
+from shoal.archive.records import Exchange, Metadata, Records, encode
 from shoal.cli import run
 from shoal.errors import SinkError, UsageError
 from shoal.model import Response, Task

@@ -109,6 +109,12 @@ def loaded(tmp_path: Path, *commands: Sequence[str]) -> set[str]:
     return set(done.stdout.rpartition("\nloaded ")[2].split())
 
 
+def test_a_command_loads_no_other(tmp_path: Path) -> None:
+    asked = loaded(tmp_path, ["crawl", "--help"])
+    assert "shoal.cli.crawl" in asked
+    assert not {"shoal.cli.status", "shoal.cli.demo", "shoal.cli.hosts", "shoal.cli.suggestions"} & asked
+
+
 def test_help_does_not_load_the_machinery(tmp_path: Path) -> None:
     heavy = {"aiohttp", "apsw", "selectolax", "ada_url", "protego", "uvloop", "asyncio"}
     assert not heavy & loaded(tmp_path, ["crawl", "--help"])
@@ -320,7 +326,12 @@ def test_an_interrupt_is_not_a_traceback(cli: Cli, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize(
     ("command", "module"),
-    [("crawl", "msgspec"), ("status", "shoal.engine.startup"), ("status", "shoal.cli.app")],
+    [
+        ("crawl", "shoal.engine.liveness"),
+        ("status", "msgspec"),
+        ("status", "shoal.engine.startup"),
+        ("status", "shoal.cli.app"),
+    ],
 )
 def test_an_interrupt_while_modules_are_imported_is_one_line(command: str, module: str) -> None:
     """As a KeyboardInterrupt, msgspec would swallow it and crash later."""

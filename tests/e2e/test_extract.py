@@ -14,7 +14,8 @@ import pytest
 from multidict import CIMultiDict
 
 from crash.harness import until
-from shoal.archive.records import Exchange, Metadata, encode, new_id
+from shoal.archive.record_id import new_id
+from shoal.archive.records import Exchange, Metadata, encode
 from shoal.model import Response, Task
 
 Cli = Callable[..., tuple[int, str, str]]

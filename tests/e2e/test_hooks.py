@@ -20,7 +20,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.inspect.single_page import look
 from shoal.model import DeadLetter
-from shoal.runtime.crawl import Results
+from shoal.runtime.results import Results
 from shoal.settings import Settings
 
 

@@ -17,7 +17,7 @@ from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.limits import REJECTED_ITEMS
 from shoal.model import REJECTED
-from shoal.runtime.crawl import Results
+from shoal.runtime.results import Results
 
 
 @dataclass

@@ -14,7 +14,7 @@ from shoal.frontier.values import Cursor
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.runtime.object_endings import finish_objects, is_listed
 from shoal.sink import make_journal
-from shoal.sink.objects.object_outputs import claim_objects
+from shoal.sink.objects.in_objects import claim_objects
 from shoal.sink.objects.object_parts import MANIFEST, Manifest, ObjectParts, read_name
 from shoal.sink.objects.object_several import SeveralObjects
 from shoal.sink.objects.object_store import ObjectStore

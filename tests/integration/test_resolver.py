@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -14,8 +15,9 @@ import pytest
 from shoal.errors import SettingsError
 from shoal.fetch import dns_lookup
 from shoal.fetch import resolver as module
+from shoal.fetch.ares_lookup import AresLookup
 from shoal.fetch.dialer import HostConnector
-from shoal.fetch.dns_lookup import AresLookup, Found, Lookup, SystemLookup, UnresolvedError
+from shoal.fetch.dns_lookup import Found, Lookup, SystemLookup, UnresolvedError
 from shoal.fetch.guard import Guard
 from shoal.fetch.resolver import Resolver, domain_of
 from shoal.fetch.slots import Slots
@@ -184,7 +186,8 @@ async def test_localhost_is_not_asked_of_other_servers() -> None:
 
 
 async def test_without_c_ares_the_system_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dns_lookup, "aiodns", None)
+    monkeypatch.delitem(sys.modules, "shoal.fetch.ares_lookup")
+    monkeypatch.setitem(sys.modules, "aiodns", None)
     resolver = Resolver(Settings())
     assert "127.0.0.1" in await resolver.resolve("localhost")
     await resolver.close()

@@ -20,6 +20,7 @@ from warcio.checker import Checker
 from shoal.archive.cdxj import surt
 from shoal.archive.index import Index, rebuild
 from shoal.archive.members import Compression, decompress, members
+from shoal.archive.record_id import new_id
 from shoal.archive.records import (
     Exchange,
     Metadata,
@@ -27,7 +28,6 @@ from shoal.archive.records import (
     Target,
     digest_of,
     encode,
-    new_id,
     packed_meta,
     variant_of,
 )

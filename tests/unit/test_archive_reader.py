@@ -19,7 +19,8 @@ from shoal.archive.reader import (
     request_key,
     survey,
 )
-from shoal.archive.records import Exchange, Metadata, Target, encode, new_id
+from shoal.archive.record_id import new_id
+from shoal.archive.records import Exchange, Metadata, Target, encode
 from shoal.archive.selection import NO_BODY, OLDER, Selection
 from shoal.archive.warc_source import WarcError
 from shoal.errors import UsageError

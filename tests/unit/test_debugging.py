@@ -19,6 +19,7 @@ from shoal.errors import UsageError
 from shoal.model import Response, Task
 from shoal.settings import Settings
 from shoal.spider import debugging
+from shoal.spider.attached import is_attached
 from shoal.spider.debugger import Debugger
 from shoal.spider.handlers import HandlerTimeout, Yielded, collect
 from shoal.spider.page import Page
@@ -168,11 +169,11 @@ def test_a_debugger_is_told_from_coverage() -> None:
         def __call__(self, *_: object) -> None: ...
 
     sys.settrace(None)
-    assert not debugging.is_attached()
+    assert not is_attached()
     sys.settrace(Tracer())
-    assert debugging.is_attached()
+    assert is_attached()
     Tracer.__module__ = "coverage.tracer"
-    assert not debugging.is_attached()
+    assert not is_attached()
 
 
 # -- breakpoint()

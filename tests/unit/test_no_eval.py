@@ -40,6 +40,7 @@ CALLS = {
 # `challenge_check`); in a fleet, runtime/trust.py keeps a job from naming one. __init__.py knows its names.
 IMPORTS_BY_NAME = {
     "__init__.py",
+    "cli/app.py",  # the command that is called
     "spider/loading.py",
     "policy/compose.py",
     "fetch/challenge/verdict.py",

@@ -1,4 +1,4 @@
-"""How a process starts: the collector waits, but not for ever; of the command line, what is asked for."""
+"""How a process starts: the collector waits, but not for ever; what a command does not need is not imported."""
 
 from __future__ import annotations
 
@@ -43,3 +43,65 @@ def test_only_the_command_that_is_called_is_built(name: str) -> None:
 @pytest.mark.parametrize("name", ["", "statsu", "--help"])
 def test_all_commands_are_there_for_a_name_that_is_none(name: str) -> None:
     assert {"crawl", "status", "dead"} <= set(command_line(name).commands)
+
+
+AT_THE_FORK = """
+import os, sys
+from shoal.cli import main
+
+def stop():
+    print(*sys.modules)
+    raise SystemExit(0)
+
+os.fork = stop
+main(["crawl", "http://127.0.0.1:9/"])
+"""
+
+
+def test_the_guardian_has_hardly_anything_imported() -> None:
+    """All that it has is copied for the child, page by page, and taken down once more when it exits."""
+    done = subprocess.run([sys.executable, "-c", AT_THE_FORK], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "shoal.engine.guardian" in loaded
+    assert not loaded & {
+        "asyncio",
+        "ctypes",
+        "inspect",
+        "logging",
+        "msgspec",
+        "pathlib",
+        "shoal.text",
+        "typer",
+    }
+
+
+CRAWLING = """
+import shoal.cli.app
+from shoal.cli.app import command_line
+command_line("crawl")
+import shoal.cli.targets, shoal.runtime.crawl, shoal.terminal.progress_lines, shoal.terminal.summary
+import shoal.frontier.sqlite, shoal.sink.text.text_outputs
+import sys
+print(*sys.modules)
+"""
+# What most crawls do not have, or not before a certain page or answer comes.
+NOT_YET = """
+    aiodns email.utils html isal.isal_zlib prometheus_client pycares rich.live tomllib xml.etree.ElementTree
+    shoal.archive.cache shoal.archive.reader shoal.archive.records shoal.archive.index
+    shoal.cli.status shoal.cli.suggestions
+    shoal.engine.archiving shoal.fetch.ares_lookup
+    shoal.html.attribute_bombs shoal.html.feed_dates shoal.html.markup_repair shoal.html.xml_css
+    shoal.inspect.quality shoal.inspect.rejected shoal.inspect.why
+    shoal.runtime.fleet_worker shoal.runtime.fork_server shoal.runtime.results shoal.runtime.served_jobs
+    shoal.runtime.supervisor shoal.settings.keywords
+    shoal.sink.objects.object_parts shoal.sink.objects.object_archive shoal.sink.objects.object_several
+    shoal.sink.text.formats.xml shoal.sink.warc_files
+    shoal.telemetry.metrics shoal.terminal.status_view
+"""
+
+
+def test_a_crawl_imports_what_all_crawls_need() -> None:
+    done = subprocess.run([sys.executable, "-c", CRAWLING], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "shoal.engine.pipeline" in loaded
+    assert not sorted(loaded & set(NOT_YET.split()))

@@ -6,7 +6,6 @@ Content-Encoding becomes X-Crawler-Content-Encoding. Cookies and credentials are
 
 from __future__ import annotations
 
-import os
 import re
 from base64 import b32encode, b64decode, b64encode
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from shoal.archive.members import Compression, compress
+from shoal.archive.record_id import new_id
 from shoal.html.media import media_type
 from shoal.model import ARCHIVE, Response, Row, Task
 from shoal.text import SECRET_HEADERS, pack, without_secrets, writable
@@ -41,7 +41,6 @@ _SECRET = re.compile(
     r"(www-|proxy-)?authenticat.*-info|.*(token|secret|api-?key|passw|session|credential).*", re.IGNORECASE
 )
 _LINE_ENDS = re.compile(r"[\r\n\0]+")
-_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))  # of a UUID
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -122,12 +121,6 @@ class Exchange(Struct, frozen=True, kw_only=True):
     address: str = ""  # of the server
     refers_to: Target | None = None  # the body is archived there
     digest: str = ""  # of the body; see `digest_of`
-
-
-def new_id() -> str:
-    """A random UUID; Python's own takes five times as long."""
-    text = os.urandom(16).hex()
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:]}"
 
 
 def digest_of(data: bytes) -> str:

@@ -43,8 +43,8 @@ def worker(
         trace=trace,
     )
     from shoal.engine.event_loop import run_loop
+    from shoal.runtime.fleet_worker import serve
     from shoal.runtime.signals import stoppable
-    from shoal.runtime.worker import serve
 
     run_loop(stoppable(serve(plan)))
 
@@ -63,8 +63,8 @@ def coordinator(
     flags = options.flags(pairs)
     plan = make_plan(spiders, store, None, flags, config, metrics=metrics, fetches=False)
     from shoal.engine.event_loop import run_loop
+    from shoal.runtime.fleet_worker import coordinate
     from shoal.runtime.signals import stoppable
-    from shoal.runtime.worker import coordinate
 
     run_loop(stoppable(coordinate(plan)))
 

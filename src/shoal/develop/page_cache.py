@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from shoal import __version__
-from shoal.archive import records
 from shoal.archive.members import SUFFIXES, compress
+from shoal.archive.record_id import new_id
 from shoal.archive.records import Records, warcinfo
 from shoal.engine.archiving import Archiver
 from shoal.errors import SinkError
@@ -58,10 +58,10 @@ async def _records(
     settings: Settings,
 ) -> tuple[list[Records], str]:
     found: list[Records] = []
-    now, id = time.time(), records.new_id()
+    now, id = time.time(), new_id()
     for (task, response), (to, _) in pairwise([*moves, page]):
         found += await _encoded(
-            archiver, Settlement(_lease(task), Moved(to)), response, records.new_id(), now, is_page=False
+            archiver, Settlement(_lease(task), Moved(to)), response, new_id(), now, is_page=False
         )
     task, response = page
     # A person can look at the page of a wall; a crawl has to judge it.
@@ -90,7 +90,7 @@ def _write(folder: Path, found: Sequence[Records], settings: Settings) -> None:
     """In a file of its own, which is complete or not there: several commands may run at the same time."""
     compression = settings.archive_compression
     made = time.strftime("%Y%m%d%H%M%S", time.gmtime())
-    name = f"{JOB}-{made}-{records.new_id()[:8]}{SUFFIXES[compression]}"
+    name = f"{JOB}-{made}-{new_id()[:8]}{SUFFIXES[compression]}"
     about = warcinfo(name, JOB, f"Shoal/{__version__}", time.time())
     hidden = folder / f".{name}.part"
     try:

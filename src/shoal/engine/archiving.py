@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from shoal.admit.referrer import restored
 from shoal.archive import records
 from shoal.archive.members import Compression
+from shoal.archive.record_id import new_id
 from shoal.archive.records import Exchange, Metadata, Records, Target
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.fetching import Fetched
@@ -92,7 +93,7 @@ class Archiver:
         if self.leaves_out(task, response):
             return ()
         metadata = replace(self._metadata(task, response, fetched.started), inner=True)
-        return [await self._encode(task, response, metadata, records.new_id())]
+        return [await self._encode(task, response, metadata, new_id())]
 
     def watching(self, transport: Transport, now: Callable[[], float]) -> Transport:
         """The transport for robots.txt."""
@@ -101,7 +102,7 @@ class Archiver:
     async def loose(self, task: Task, response: Response, at: float) -> None:
         """An answer that belongs to no page."""
         metadata = replace(self._metadata(task, response, at), handler="")
-        record = await self._encode(task, response, metadata, records.new_id())
+        record = await self._encode(task, response, metadata, new_id())
         self._loose[record.entry.id] = record
 
     def settled(self, archived: Sequence[Row], accepted: bool) -> None:

@@ -27,6 +27,7 @@ from shoal.engine.liveness import (
 )
 from shoal.errors import ShoalError
 from shoal.frontier.loss import Loss
+from shoal.spider.attached import is_attached
 
 T = TypeVar("T")
 
@@ -101,8 +102,6 @@ def is_wanted(argv: Sequence[str]) -> bool:
 
 def _is_debugged(argv: Sequence[str]) -> bool:
     """With a debugger, the process that was started is the one that crawls: an editor has attached itself to it."""
-    from shoal.spider.debugging import is_attached
-
     return is_attached() or any(word == "--debug" or word.startswith("--debug=") for word in argv)
 
 

@@ -17,13 +17,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.referrer import Referrer
-from shoal.archive.cache import ArchiveCache
-from shoal.engine.archiving import Archiver
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.inner_logins import LoginGate, refuse_if_logged_out
 from shoal.engine.inner_waits import Patience, Places
@@ -47,6 +46,10 @@ from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
 from shoal.spider.inner import FetchFailed
 from shoal.spider.page import Page
+
+if TYPE_CHECKING:
+    from shoal.archive.cache import ArchiveCache
+    from shoal.engine.archiving import Archiver
 
 _ATTEMPTS = 3  # of one request, unless it says how many
 _AGAIN = 5  # times that a turn is taken for robots.txt, or because the host's valve was out of date

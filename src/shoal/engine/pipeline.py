@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from shoal.admit import Admission
-from shoal.archive.cache import ArchiveCache, CachedAnswer
-from shoal.archive.records import new_id
-from shoal.engine.archiving import Archiver
+from shoal.archive.record_id import new_id
 from shoal.engine.fetching import Fetched, Fetcher, as_asked
 from shoal.engine.handling import Handling
 from shoal.engine.history_recorder import HistoryRecorder
@@ -60,6 +59,10 @@ from shoal.settings import BROWSER, Settings
 from shoal.spider.rendering import Rendered
 from shoal.spider.state import Values, keep_state_of
 from shoal.text import one_line
+
+if TYPE_CHECKING:
+    from shoal.archive.cache import ArchiveCache, CachedAnswer
+    from shoal.engine.archiving import Archiver
 
 
 class Pipeline:

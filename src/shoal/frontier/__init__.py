@@ -1,16 +1,18 @@
-"""The durable queue: one protocol, several homes."""
+"""The durable queue: one protocol, several homes.
+
+The guardian imports a module of this package before its fork, so this imports little.
+"""
 
 from __future__ import annotations
 
-import shlex
-from contextlib import AbstractAsyncContextManager, nullcontext
-from pathlib import Path
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from shoal.errors import StoreError, UsageError
-from shoal.text import at_store
 
 if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
     from shoal.frontier.protocol import Frontier
     from shoal.frontier.values import ServerLook
 
@@ -34,8 +36,13 @@ def open_frontier(store: str, *, create: bool = True, patient: bool = False) -> 
                 f"{address} needs the package {error.name}: pip install 'shoal[redis]'"
             ) from error
         return RedisFrontier(address, may_upgrade=create, patient=patient)
-    if not create and not Path(store).is_file():
-        raise StoreError(f"there is no store at {store}: start a crawl here first, or name one with --store")
+    if not create:
+        from pathlib import Path
+
+        if not Path(store).is_file():
+            raise StoreError(
+                f"there is no store at {store}: start a crawl here first, or name one with --store"
+            )
     from shoal.frontier.sqlite import SqliteFrontier
 
     return SqliteFrontier(store)
@@ -86,5 +93,9 @@ def shown(store: str) -> str:
 
 def hint_at(store: str) -> str:
     """From now on, commands in hints name this store. Returns the store."""
+    import shlex
+
+    from shoal.text import at_store
+
     at_store.set("" if store == DEFAULT_STORE else f" --store {shlex.quote(shown(store))}")
     return store

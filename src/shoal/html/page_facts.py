@@ -22,7 +22,7 @@ _UNSEEN = frozenset({"script", "style", "template"})
 
 # Every ideograph and kana counts as a word, as in word processors; elsewhere, what stands between blanks and has a
 # letter or a digit in it.
-_IDEOGRAPH = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]")
+_IDEOGRAPH = "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff]"
 _WORDY = re.compile(r"\w")
 
 
@@ -170,6 +170,6 @@ def alternates(tree: LexborHTMLParser, base: str, link_headers: Iterable[str] = 
 
 def word_count(text: str) -> int:
     """How many words a text has."""
-    ideographs = len(_IDEOGRAPH.findall(text))
-    rest = _IDEOGRAPH.sub(" ", text) if ideographs else text
+    ideographs = len(re.findall(_IDEOGRAPH, text))
+    rest = re.sub(_IDEOGRAPH, " ", text) if ideographs else text
     return ideographs + sum(1 for word in rest.split() if _WORDY.search(word))

@@ -26,8 +26,6 @@ from typing import Any
 from selectolax import lexbor
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.html.attribute_bombs import crowded_tag
-
 # Every tag can cost some nanoseconds for every byte before it. The worst known case, formatting elements that are
 # copied into every block, takes 80 ms for this many tags x bytes.
 _HARMLESS = 8 * 1024 * 1024
@@ -112,6 +110,8 @@ def affordable(html: bytes) -> int:
     """How many bytes can be parsed in the time of a page."""
     has_many = _has_more_tags(html, max(_FEW_TAGS, _HARMLESS // max(1, len(html))))
     if len(html) > _SMALL:
+        from shoal.html.attribute_bombs import crowded_tag
+
         html = html[: crowded_tag(html)]
     if not has_many:
         return len(html)  # as most pages are

@@ -11,11 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from shoal.html.attribute_bombs import crowded_tag
 from shoal.html.css import Plan, Source, select
-from shoal.html.markup_repair import mend
 from shoal.html.parsing import allowance, stopwatch
-from shoal.html.xml_css import matcher, planned
 from shoal.limits import XML_TAGS
 
 if TYPE_CHECKING:
@@ -68,6 +65,9 @@ class XmlDocument:
         self.root, self.kept = self._parse(xml)
 
     def _parse(self, xml: bytes) -> tuple[_Element | None, int]:
+        from shoal.html.attribute_bombs import crowded_tag
+        from shoal.html.markup_repair import mend
+
         mended, is_whole = mend(xml, stopwatch(_SLOWER))
         wanted = mended[: _first_tags(mended)]
         if len(wanted) > _SMALL:
@@ -120,18 +120,24 @@ class XmlDocument:
         return _Elements(self, self.root)
 
     def css(self, selector: str) -> Iterator[XmlNode]:
-        plan = planned(selector)
+        plan = _planned(selector)
         return iter(()) if self.root is None else self._nodes(self._elements, plan)
 
     def within(self, root: _Element, selector: str) -> Iterator[XmlNode]:
         """As in selectolax: the element itself may match, and its context does not count."""
-        return self._nodes(_Elements(self, root), planned(selector))
+        return self._nodes(_Elements(self, root), _planned(selector))
 
     def _nodes(self, elements: _Elements, plan: Plan) -> Iterator[XmlNode]:
         return (XmlNode(self, element) for element in select(elements, plan))
 
     def text(self) -> str:
         return "" if self.root is None else " ".join(map(str, self.root.itertext()))
+
+
+def _planned(selector: str) -> Plan:
+    from shoal.html.xml_css import planned
+
+    return planned(selector)
 
 
 def _first_tags(xml: bytes) -> int:
@@ -162,6 +168,8 @@ class _Elements(Source["_Element"]):
             yield element, number, 0 if parent is None else numbers[parent], str(element.tag)
 
     def matching(self, selector: str) -> Iterable[int]:
+        from shoal.html.xml_css import matcher
+
         matches, name = matcher(selector, self._document.namespaces)
         if name is None or self._has_bare_prefixes:
             return [number for number, element in enumerate(self._all, 1) if matches(element)]
@@ -275,6 +283,8 @@ def _affordable(html: bytes, parser: Any) -> int:
     """How many bytes can be parsed in the time of a page."""
     if len(html) <= _SMALL:
         return len(html)
+    from shoal.html.attribute_bombs import crowded_tag
+
     html = html[: crowded_tag(html)]
     began = time.thread_time()
     for at in range(0, len(html), _PIECE):

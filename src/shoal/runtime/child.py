@@ -19,9 +19,10 @@ from shoal.engine.guardian import Guarded, guarded, take_guard
 from shoal.engine.liveness import Liveness, die_with
 from shoal.errors import ShoalError
 from shoal.frontier import hint_at
+from shoal.runtime.fleet_worker import serve
 from shoal.runtime.signals import Stoppable, following_guardian
 from shoal.runtime.supervisor import ChildMessage, framed, receive_plan
-from shoal.runtime.worker import Worker, serve
+from shoal.runtime.worker import Worker
 from shoal.spider import debugging
 from shoal.telemetry.logging import set_up
 from shoal.telemetry.printing import give_stdout_back, take_stdout

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -35,22 +35,16 @@ from shoal.inspect.event_log import EventBook
 from shoal.inspect.freshness import visited
 from shoal.inspect.job import View
 from shoal.inspect.overview import Horizon, eta
-from shoal.inspect.quality import quality_of_job
-from shoal.inspect.rejected import RejectedItem, rejected_item
 from shoal.inspect.retention import tidy, tidying
 from shoal.jobs.trouble import pause_in_trouble
 from shoal.model import REJECTED
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_hooks import end_missed
 from shoal.runtime.job_plan import JobPlan
-from shoal.runtime.results import DeadPage, Results, dead_page
 from shoal.runtime.running_loop import run_anywhere
 from shoal.runtime.signals import Stoppable, stopping_on_signals
 from shoal.runtime.submit import conclude, dated, submit
-from shoal.runtime.supervisor import Supervisor
 from shoal.runtime.worker import CrawlWorker
-from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
-from shoal.settings.keywords import CrawlSettings
 from shoal.sink import Output, Sink, make_journal, open_sink
 from shoal.sink.file_sink import FileSink
 from shoal.sink.journals import Several
@@ -63,7 +57,13 @@ from shoal.spider.schemas import columns_of
 from shoal.spider.spider import Spider, check_spider
 from shoal.telemetry.endpoint import probes_at
 
-__all__ = ["JobPlan", "Results", "crawl", "execute", "run"]
+if TYPE_CHECKING:
+    from shoal.inspect.rejected import RejectedItem
+    from shoal.runtime.results import DeadPage, Results
+    from shoal.runtime.supervisor import Supervisor
+    from shoal.settings.keywords import CrawlSettings
+
+__all__ = ["JobPlan", "crawl", "execute", "run"]
 
 _EVERY = 0.5  # seconds between looks at a running crawl
 _LETTERS = 1_000  # items that were rejected, and pages that were given up, in the results
@@ -91,6 +91,9 @@ async def crawl(
     - `watch`: a function that is called twice a second with how far the crawl is
     - `settings`: those of docs/settings.md; they win over the spider's own
     """
+    from shoal.inspect.rejected import rejected_item
+    from shoal.runtime.results import Results, dead_page
+
     check_spider(spider)
     name = job or job_name(spider)
     chosen = load(None, spider.settings, os.environ, settings, flag="shoal.crawl()")
@@ -245,6 +248,8 @@ async def _run(
         await conclude(plan, frontier, lambda: told.to_stop)
         view = await look()
         if is_watched(plan.spider, plan.settings):
+            from shoal.inspect.quality import quality_of_job
+
             view = replace(view, quality=await quality_of_job(frontier, plan.job, plan.spider.name))
         if ended is not None:
             await ended(frontier)
@@ -278,6 +283,9 @@ async def _end_missed(plan: JobPlan, frontier: Frontier, job: Job) -> None:
 
 
 def _supervisor(plan: JobPlan, frontier: Frontier) -> Supervisor:
+    from shoal.runtime.supervisor import Supervisor
+    from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
+
     assert plan.source is not None
     output = tuple(place.text for place in read_output(plan.output))
     crawl = CrawlPlan(plan.source, plan.settings, plan.job, output)

@@ -20,6 +20,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -87,7 +88,7 @@ def prepare_workers() -> None:
         return
     from shoal.runtime import child
 
-    _import_event_loop()
+    _import_for_all()
     if threading.active_count() > 1:
         return  # another thread may hold a lock, which nobody would ever release in the fork
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -291,8 +292,9 @@ def _tell(orders: socket.socket, news: Started | Ended) -> None:
         os._exit(0)  # the command is gone
 
 
-def _import_event_loop() -> None:
-    try:
+def _import_for_all() -> None:
+    """What workers would import one by one when they need it."""
+    with suppress(ImportError):
         import uvloop  # noqa: F401
-    except ImportError:
-        pass
+    with suppress(ImportError):
+        import shoal.fetch.ares_lookup  # noqa: F401

@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shoal.archive.cache import ArchiveCache
 from shoal.clock import Clock, SystemClock
-from shoal.engine.archiving import Archiver
 from shoal.engine.history_recorder import HistoryRecorder, read_history
 from shoal.engine.letter_hooks import LetterHooks
 from shoal.engine.process_hooks import ProcessHooks
@@ -43,15 +41,13 @@ from shoal.policy.retry import RetryBudget
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_hooks import JobHooks
 from shoal.runtime.job_plan import check_cache
-from shoal.runtime.object_endings import finish_objects
 from shoal.runtime.output_checks import file_claim
 from shoal.runtime.page_steps import PageSteps, by_handler
 from shoal.settings import Settings
 from shoal.sink import Sink
 from shoal.sink.files import FileStore, files_folder
 from shoal.sink.journals import LocalJournal, Several
-from shoal.sink.objects.object_parts import ObjectParts
-from shoal.sink.objects.object_several import SeveralObjects
+from shoal.sink.objects.in_objects import InObjects
 from shoal.sink.objects.object_store import ObjectStore, is_object_store
 from shoal.sink.objects.outage import Outage
 from shoal.sink.outputs import NOTHING_MORE, Wanted
@@ -62,6 +58,8 @@ from shoal.spider.plugins import hooks_of
 from shoal.spider.spider import Spider
 
 if TYPE_CHECKING:
+    from shoal.archive.cache import ArchiveCache
+    from shoal.engine.archiving import Archiver
     from shoal.engine.tracing import Tracing
 
 _PATIENCE = 60.0  # seconds that an object store may be away at the end of a job
@@ -218,6 +216,10 @@ class JobRunner:
 
     async def finish_objects(self) -> None:
         """Rows in an object store are complete when the job has ended: it is said there which parts they are."""
+        if not isinstance(self.sink.journal, InObjects):
+            return
+        from shoal.runtime.object_endings import finish_objects
+
         outage, until = Outage(), time.monotonic() + _PATIENCE
         while True:
             try:
@@ -251,7 +253,7 @@ class JobRunner:
 
     async def _file_claim(self) -> FileClaim | None:
         journal = self.sink.journal
-        owned = isinstance(journal, LocalJournal | ObjectParts | SeveralObjects)
+        owned = isinstance(journal, LocalJournal | InObjects)
         job = await self._frontier.job(self.name) if owned else None
         return await file_claim(self._frontier, job, journal.key) if journal and job else None
 
@@ -312,6 +314,8 @@ def _archiver(sink: Sink, spider: Spider, settings: Settings, job: str) -> Archi
     journal = sink.journal
     if not isinstance(journal, Several) or journal.archive is None:
         return None
+    from shoal.engine.archiving import Archiver
+
     return Archiver(settings, journal.archive, job, spider.handler_named("").name)
 
 
@@ -319,6 +323,8 @@ def _cache_of(settings: Settings) -> ArchiveCache | None:
     check_cache(settings)
     if not settings.cache:
         return None
+    from shoal.archive.cache import ArchiveCache
+
     return ArchiveCache(
         Path(settings.archive),
         settings.max_body,

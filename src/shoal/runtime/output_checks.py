@@ -29,7 +29,7 @@ from shoal.sink import (
 )
 from shoal.sink.journals import LocalJournal, Pausing, Several
 from shoal.sink.jsonl import describe_existing
-from shoal.sink.objects.object_outputs import claim_objects, object_journals
+from shoal.sink.objects.in_objects import claim_objects, object_journals
 from shoal.sink.objects.outage import Outage
 from shoal.sink.outputs import read_output
 from shoal.sink.ownership import FileClaim, Owner, claim

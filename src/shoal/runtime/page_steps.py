@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct, field
 
 from shoal.admit import Admission
-from shoal.archive.cache import ArchiveCache
-from shoal.engine.archiving import Archiver
 from shoal.engine.downloads import Downloads
 from shoal.engine.escalation import Escalation
 from shoal.engine.fetching import Fetcher
@@ -53,9 +52,12 @@ from shoal.spider.login import Account
 from shoal.spider.spider import Spider
 from shoal.spider.state import Values
 
+if TYPE_CHECKING:
+    from shoal.archive.cache import ArchiveCache
+    from shoal.engine.archiving import Archiver
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class PageSteps:
+
+class PageSteps(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The fields are what a job has of each kind; the properties are the steps."""
 
     spider: Spider

@@ -36,14 +36,10 @@ from shoal.policy.lanes import Lane, cap_of
 from shoal.policy.load import Traffic
 from shoal.runtime.job_hooks import end_missed, may_have_hooks
 from shoal.runtime.job_runner import JobRunner
-from shoal.runtime.object_endings import finish_objects, is_listed
 from shoal.runtime.submit import finish
 from shoal.runtime.worker_plan import WorkerPlan
 from shoal.settings import BROWSER, Settings
 from shoal.sink import Sink, open_sink
-from shoal.sink.objects.object_parts import ObjectParts
-from shoal.sink.objects.object_several import SeveralObjects
-from shoal.sink.objects.object_spool import SpooledObjects
 from shoal.sink.outputs import wanted_by
 from shoal.sink.ownership import Owner
 from shoal.spider.schemas import columns_of
@@ -52,6 +48,7 @@ from shoal.spider.spider import Spider
 
 if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
+    from shoal.sink.objects.object_spool import SpooledObjects
 
 
 log = logging.getLogger("shoal")
@@ -303,6 +300,11 @@ class ServedJobs:
 
     async def _finish_missed(self) -> None:
         """Lists the parts of jobs that were finished when the processes that were to do it died."""
+        from shoal.runtime.object_endings import finish_objects, is_listed
+        from shoal.sink.objects.object_parts import ObjectParts
+        from shoal.sink.objects.object_several import SeveralObjects
+        from shoal.sink.objects.object_spool import SpooledObjects
+
         try:
             finished = await self._frontier.jobs("finished")
         except ShoalError as error:
@@ -324,6 +326,8 @@ class ServedJobs:
                 event("output_unfinished", job=job.spec.name, error=str(error))
 
     async def _ship_missed(self, job: Job, journal: SpooledObjects) -> None:
+        from shoal.runtime.object_endings import is_listed
+
         committed = await self._frontier.journal_length(job.spec.name, journal.key)
         journal.owner = Owner(job.spec.name, job.created_at)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import PurePath
@@ -52,6 +51,8 @@ def _array(text: str) -> object:
     try:
         return json.loads(text)
     except ValueError:
+        import tomllib
+
         return tomllib.loads(f"value = {text}")["value"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
 from mimetypes import MimeTypes
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
@@ -18,7 +19,6 @@ _TOKEN = r"[!#$&+\-.^_`|~0-9A-Za-z]+"
 # A parameter: its name, and a quoted or a plain value. Plain ones may hold what they must not, as browsers allow.
 _PARAMETER = re.compile(rf';\s*({_TOKEN}\*?)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;"]*))', re.DOTALL)
 _EXTENDED = re.compile(r"(utf-8|iso-8859-1)'[^']*'(.*)", re.IGNORECASE | re.DOTALL)
-_ENDINGS = MimeTypes(filenames=())  # Python's own table: that of the system may be any
 
 
 def file_name(given: str, url: str, media_type: str) -> str:
@@ -26,8 +26,14 @@ def file_name(given: str, url: str, media_type: str) -> str:
     of a name that has none."""
     name = safe_name(given or _name_in(url))
     if "." not in name:
-        name = safe_name((name or "file") + (_ENDINGS.guess_extension(media_type) or ""))
+        name = safe_name((name or "file") + (_endings().guess_extension(media_type) or ""))
     return name
+
+
+@cache
+def _endings() -> MimeTypes:
+    """Python's own table: that of the system may be any."""
+    return MimeTypes(filenames=())
 
 
 def disposition_name(header: str) -> str:

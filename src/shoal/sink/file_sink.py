@@ -13,7 +13,7 @@ from shoal.model import ARCHIVE, Row, Settlement
 from shoal.sink import Sink
 from shoal.sink.journals import LocalJournal, take
 from shoal.sink.jsonl import StdoutJournal
-from shoal.sink.objects.object_outputs import claim_objects
+from shoal.sink.objects.in_objects import claim_objects
 from shoal.sink.outputs import Place
 from shoal.sink.ownership import FileClaim
 

@@ -19,7 +19,6 @@ from shoal.errors import SinkError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.sink.jsonl import JsonLines, StdoutJournal
-from shoal.sink.objects.object_parts import ObjectParts
 from shoal.sink.outputs import Place, by_place, make_folders, read_output
 from shoal.sink.ownership import FileClaim, Owner, claim, folder_of, owner_of
 
@@ -153,6 +152,8 @@ class Several:
     def _journal(self, place: Place) -> Journal:
         name = self._name(place)
         if name not in self._journals:
+            from shoal.sink.objects.in_objects import InObjects
+
             make_folders([place])
             journal = self._make(place)
             self._check_apart(place, journal)
@@ -160,7 +161,7 @@ class Several:
                 # It may be a file of a kind of items that comes for the first time: only the others are claimed.
                 claim(journal.path, FileClaim(self.owner))
                 journal.owner = self.owner
-            elif isinstance(journal, ObjectParts) and self.owner is not None:
+            elif isinstance(journal, InObjects) and self.owner is not None:
                 journal.claim(FileClaim(self.owner))
             self._journals[name] = journal
         return self._journals[name]
@@ -245,6 +246,8 @@ class Several:
             journal.check(position)
 
     def finish(self, committed: int) -> None:
+        from shoal.sink.objects.object_parts import ObjectParts
+
         for journal, position in self._parts(committed):
             journal.finish(position)
         for name, position in self.positions(committed).items():

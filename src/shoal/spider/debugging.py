@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 from shoal.events import event
+from shoal.spider.attached import is_attached
 
 TERMINAL = "/dev/tty"
 
@@ -28,7 +29,6 @@ Listener = Callable[[bool], None]  # called with True when a prompt opens, and w
 
 # Modules on the stack of a thread that a debugger has stopped. What is built on bdb (pdb, ipdb, pudb) has its frames.
 _DEBUGGERS = frozenset({"bdb", "debugpy", "pydevd", "_pydevd_bundle", "_pydevd_frame_eval"})
-_TRACERS = frozenset({"coverage"})  # trace functions that are no debugger
 
 
 class _State:
@@ -86,18 +86,6 @@ def check_quit() -> None:
     back as if it had not been begun."""
     if _state.quit:
         raise asyncio.CancelledError("the debugger was quit")
-
-
-def is_attached() -> bool:
-    """Whether a debugger, such as an editor's, was attached before the crawl began. Then no handler has a deadline."""
-    monitoring = getattr(sys, "monitoring", None)
-    if monitoring is not None and monitoring.get_tool(monitoring.DEBUGGER_ID) is not None:
-        return True
-    trace: Any = sys.gettrace()
-    if trace is None:
-        return False
-    module = getattr(trace, "__module__", None) or type(trace).__module__
-    return str(module).partition(".")[0] not in _TRACERS
 
 
 def is_inside(frame: FrameType | None, until: tuple[str, ...] = ()) -> bool:

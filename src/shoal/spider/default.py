@@ -12,13 +12,13 @@ from shoal.html.page_facts import canonical_in
 from shoal.html.visible_text import squeeze, visible_length
 from shoal.model import Request
 from shoal.settings import Settings
-from shoal.settings.keywords import SpiderSettings
 from shoal.spider.row_fields import RowFields
 from shoal.spider.spider import Handler, Spider, Start
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser
 
+    from shoal.settings.keywords import SpiderSettings
     from shoal.spider.page import Page
 
 Row = dict[str, Any]

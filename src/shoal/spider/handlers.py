@@ -17,6 +17,7 @@ from shoal.errors import SpiderError
 from shoal.limits import YIELDED
 from shoal.model import Request
 from shoal.spider import debugging
+from shoal.spider.attached import is_attached
 from shoal.spider.inner import Unawaited
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class HandlerTimer:
         paused = debugging.paused()
         self.deadline += paused - self._paused
         self._paused = paused
-        if debugging.is_active() and debugging.is_attached():
+        if debugging.is_active() and is_attached():
             self.deadline = max(self.deadline, self._monotonic() + self._seconds)
 
     def stand_still(self) -> None:
@@ -254,7 +255,7 @@ def _is_late(deadline: float, monotonic: Callable[[], float], paused: float) -> 
 
 def _pauses(before: float) -> float:
     """Seconds in debuggers since then. Only they know, if one is attached: no handler is too late."""
-    attached = debugging.is_active() and debugging.is_attached()
+    attached = debugging.is_active() and is_attached()
     return inf if attached else debugging.paused() - before
 
 

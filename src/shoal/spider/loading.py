@@ -13,18 +13,20 @@ from hashlib import blake2b
 from inspect import isclass, isfunction
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.model import Request
-from shoal.settings.keywords import SpiderSettings
 from shoal.spider.arguments import Factory, returns_spider
 from shoal.spider.spider import Spider, place_of_error, shown
 from shoal.spider.start_sources import Feed, Sitemap, Source
 from shoal.spider.start_tables import Table, is_table
 from shoal.text import error_line, hide, without_secrets
+
+if TYPE_CHECKING:
+    from shoal.settings.keywords import SpiderSettings
 
 T = TypeVar("T")
 

@@ -24,7 +24,6 @@ from shoal.html import charset, decoding
 from shoal.html.css import Selection
 from shoal.html.forms import FieldValue, FormError, submit
 from shoal.html.link_header import HeaderLink, read_links
-from shoal.html.markup_repair import as_html
 from shoal.html.media import Kind, kind_of, media_type
 from shoal.html.page_links import (
     absolute,
@@ -281,7 +280,11 @@ class Page:
         return decoding.utf8(self.body, self.codec)
 
     def _markup(self) -> bytes:
-        return as_html(self._utf8()) if self._kind == "xhtml" else self._utf8()
+        if self._kind != "xhtml":
+            return self._utf8()
+        from shoal.html.markup_repair import as_html
+
+        return as_html(self._utf8())
 
     def css(self, selector: str) -> list[Node]:
         """All elements that match a CSS selector."""

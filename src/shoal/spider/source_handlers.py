@@ -20,7 +20,6 @@ from shoal.admit.identity import host_key, origin, registrable_domain
 from shoal.admit.sending import resolve
 from shoal.errors import SpiderError
 from shoal.html.feed import Feed, FeedEntry, NextPage
-from shoal.html.feed_dates import read_date
 from shoal.html.link_header import linked
 from shoal.html.sitemap import Sitemap, SitemapEntry, sitemaps_in
 from shoal.limits import ENTRY_META, KB, MB, SITEMAP_DEPTH, SITEMAP_ENTRIES
@@ -298,6 +297,8 @@ def _is_older(lastmod: str, oldest: float) -> bool:
 
 @lru_cache(4096)  # many entries have the same date
 def _moment(lastmod: str) -> float | None:
+    from shoal.html.feed_dates import read_date
+
     read = read_date(lastmod)
     return None if read is None else read.latest
 

@@ -40,7 +40,6 @@ from shoal.model import CHANGES, DEFAULT_LANE, HANDLER_NAME, Request, is_storabl
 from shoal.model.built_in import BUILT_IN, is_built_in
 from shoal.model.pace import read_pace
 from shoal.settings import Settings
-from shoal.settings.keywords import SpiderSettings
 from shoal.spider.hooks import HookDecorators, objects_among
 from shoal.spider.login import Accounts, Login, make_login
 from shoal.spider.redefining import is_redefined
@@ -51,6 +50,7 @@ from shoal.spider.state import State
 from shoal.text import error_line
 
 if TYPE_CHECKING:
+    from shoal.settings.keywords import SpiderSettings
     from shoal.spider.arguments import MadeBy
     from shoal.spider.page import Page
 

@@ -19,7 +19,6 @@ from msgspec import Struct
 
 from shoal.admit.sending import sent_url
 from shoal.errors import SpiderError
-from shoal.html.feed_dates import read_date
 from shoal.limits import SITEMAP_BYTES
 from shoal.model import Request, name_of_handler
 from shoal.model.built_in import FEED, ROBOTS, SITEMAP, SOURCE_LANE, is_built_in
@@ -156,6 +155,8 @@ class Source:
             return datetime(since.year, since.month, since.day, tzinfo=UTC).timestamp()
         if isinstance(since, int | float) and not isinstance(since, bool):
             return float(since)
+        from shoal.html.feed_dates import read_date
+
         moment = read_date(since) if isinstance(since, str) else None
         if moment is None:
             raise SpiderError(

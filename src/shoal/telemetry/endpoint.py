@@ -19,7 +19,6 @@ from shoal.engine.tally import TallyReport
 from shoal.engine.vitals import StatusSource, Vitals
 from shoal.errors import ShoalError, UsageError
 from shoal.frontier.protocol import Frontier
-from shoal.telemetry.metrics import CONTENT_TYPE, check_installed, render_process, render_store
 
 if TYPE_CHECKING:
     from shoal.inspect.overview import Overview
@@ -153,6 +152,8 @@ class Probes:
         self._frontier, self._process, self._whole_store = frontier, process, whole_store
 
     async def metrics(self) -> Answer:
+        from shoal.telemetry.metrics import CONTENT_TYPE, render_process, render_store
+
         if self._process is None:
             return Answer(render_process(TallyReport(), Vitals()), content_type=CONTENT_TYPE)
         own = render_process(self._process.report(), self._process.vitals())
@@ -209,6 +210,8 @@ async def probes_at(address: str) -> AsyncIterator[Probes]:
     if not address:
         yield probes
         return
+    from shoal.telemetry.metrics import check_installed
+
     check_installed()
     routes = {"/metrics": probes.metrics, "/healthz": probes.healthz, "/readyz": probes.readyz}
     async with listening(address, routes) as url:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PIPE_WIDTH = 200
+STATES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}  # of jobs
 
 
 def stdout() -> Console:

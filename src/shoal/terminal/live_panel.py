@@ -18,8 +18,7 @@ from shoal.frontier.values import Job
 from shoal.inspect.freshness import Freshness, in_words, is_late, results_in_words, visited
 from shoal.inspect.job import View, has_ended, left_over, remaining, waits_for
 from shoal.model import counts
-from shoal.terminal.console import safe, when
-from shoal.terminal.status_view import STATES
+from shoal.terminal.console import STATES, safe, when
 from shoal.text import command
 
 WIDTH = 96

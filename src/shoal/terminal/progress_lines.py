@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from rich.console import Console
-from rich.live import Live
 
 from shoal import humanize
 from shoal.events import event
 from shoal.inspect.freshness import in_words
 from shoal.inspect.job import View, remaining
 from shoal.spider import debugging
+from shoal.spider.attached import is_attached
 from shoal.telemetry.logging import only_json
 from shoal.terminal import live_panel
-from shoal.terminal.above_panel import AbovePanel, panel
+
+if TYPE_CHECKING:
+    from shoal.terminal.above_panel import AbovePanel
 
 LIVE_EVERY = 0.25  # seconds between refreshes of the panel
 LINE_EVERY = 5.0  # seconds between log lines
@@ -110,6 +112,8 @@ class LiveProgress:
     there are lines."""
 
     def __init__(self, console: Console) -> None:
+        from rich.live import Live
+
         self._lines: PlainProgress | None = None
         # stdout belongs to the results and stays untouched.
         self._live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False)
@@ -141,6 +145,8 @@ class LiveProgress:
             self._lines = PlainProgress(self._live.console.file)  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
+        from shoal.terminal.above_panel import panel
+
         self._up.enter_context(debugging.listening(self._at_prompt))
         self._above = self._up.enter_context(panel(self._live))
         return self
@@ -178,7 +184,7 @@ def make_progress(stream: TextIO, quiet: bool = False, live: bool = True) -> Pro
     if (
         live
         and not debugging.is_active()
-        and not debugging.is_attached()
+        and not is_attached()
         and console.is_terminal
         and not console.is_dumb_terminal
     ):

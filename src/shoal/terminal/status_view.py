@@ -25,7 +25,7 @@ from shoal.inspect.row_layout import one_line
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import side_by_side, versions_of
 from shoal.spider.arguments import read_key
-from shoal.terminal.console import when
+from shoal.terminal.console import STATES, when
 from shoal.text import command
 
 TOP = "top"
@@ -38,7 +38,6 @@ _PRUNED = 10  # jobs that were pruned, and are shown
 _COLUMNS = 60  # of the curve
 _UNWRITTEN = 15.0  # seconds: what happened just now may not be in the history yet
 _BLOCKS = "▁▂▃▄▅▆▇█"
-STATES = {"running": "green", "paused": "yellow", "finished": "dim", "cancelled": "red"}
 _WELL = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 _LEVELS = {"debug": "dim", "info": "", "warning": "yellow", "error": "red"}
 

@@ -30,8 +30,8 @@ from shoal.engine.event_loop import run_loop
 from shoal.errors import CrawlFailed, ShoalError, UsageError
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.model import DEFAULT_LANE, DeadLetter, Failure, Outcome, Response
-from shoal.runtime.crawl import Results
 from shoal.runtime.crawl import crawl as _crawl
+from shoal.runtime.results import Results
 from shoal.settings import BROWSER, Settings
 from shoal.sink.file_sink import FileSink
 from shoal.sink.jsonl import MemoryJournal

@@ -14,7 +14,7 @@ from shoal.admit.sending import sent_url
 from shoal.archive.records import is_secret_header
 from shoal.errors import UsageError
 from shoal.model import Request
-from shoal.runtime.crawl import Results
+from shoal.runtime.results import Results
 from shoal.sink.items import ItemRejected, encode_row
 from shoal.spider.spider import Handler
 from shoal.text import MASK, shown_url, without_secrets

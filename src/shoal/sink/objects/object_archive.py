@@ -24,6 +24,7 @@ from shoal.archive.index import Index
 from shoal.errors import ShoalError, SinkError
 from shoal.events import event
 from shoal.sink.durable import sync_folder
+from shoal.sink.objects.in_objects import InObjects
 from shoal.sink.objects.object_parts import remove
 from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.outputs import plain_name
@@ -43,7 +44,9 @@ class Uploads(Struct, frozen=True):
     finished_at: float | None = None
 
 
-class ObjectArchive(ArchiveJournal):
+class ObjectArchive(ArchiveJournal, InObjects):
+    option = "--archive"
+
     def __init__(self, store: ObjectStore, job: str, **options: Any) -> None:
         super().__init__(spool_folder(store.url, job), job, **options)
         self.store = store

@@ -6,20 +6,13 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
 
-from shoal.errors import SinkAway, UsageError
-from shoal.frontier.protocol import Journal
 from shoal.model import Row
 from shoal.settings import Settings
-from shoal.sink.journals import Several
-from shoal.sink.objects.object_archive import ObjectArchive
 from shoal.sink.objects.object_parts import Encode, ObjectParts
-from shoal.sink.objects.object_several import SeveralObjects
 from shoal.sink.objects.object_spool import SpooledObjects
 from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.outputs import FORMATS, Columns, FileOptions, Place, plain_name
-from shoal.sink.ownership import FileClaim
 
 
 def make_objects(
@@ -57,28 +50,3 @@ def _encoder(place: Place, suffix: str, columns: Columns, settings: Settings) ->
             return path.read_bytes()
 
     return encode
-
-
-InObjects: TypeAlias = ObjectParts | SpooledObjects | SeveralObjects | ObjectArchive
-
-
-def object_journals(journal: Journal | None) -> list[InObjects]:
-    """Those of a journal that are in object stores, and known before the first row comes."""
-    if isinstance(journal, ObjectParts | SpooledObjects | SeveralObjects | ObjectArchive):
-        return [journal]
-    if isinstance(journal, Several):
-        parts = [*journal.known("objects"), *journal.known("archive")]
-        return [one for part in parts for one in object_journals(part)]
-    return []
-
-
-def claim_objects(journal: Journal | None, asked: FileClaim, *, replace_any: bool = False) -> None:
-    """Makes the job the owner of what it writes to object stores, and shows that it may write there."""
-    for one in object_journals(journal):
-        try:
-            one.claim(asked, replace_any=replace_any)
-        except SinkAway as error:
-            if error.lasts:
-                option = "--archive" if isinstance(one, ObjectArchive) else "-o"
-                raise UsageError(f"{option} {error.sink}: {error.reason}") from None
-            raise

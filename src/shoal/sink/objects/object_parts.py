@@ -26,6 +26,7 @@ from msgspec import Struct
 from shoal.errors import OutputTaken, SinkAway, SinkError
 from shoal.humanize import plural
 from shoal.model import Row
+from shoal.sink.objects.in_objects import InObjects
 from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
 
@@ -84,7 +85,7 @@ class Recent(NamedTuple):
     name: str
 
 
-class ObjectParts:
+class ObjectParts(InObjects):
     """The journal of one process. Another process, or the same one when it starts again, is another writer.
 
     A settlement is a few rows, and thousands of tiny parts are a burden for every reader. So a part takes in the parts

@@ -20,6 +20,7 @@ import msgspec
 from shoal.errors import SinkAway, SinkError
 from shoal.frontier.protocol import Journal
 from shoal.model import Row
+from shoal.sink.objects.in_objects import InObjects
 from shoal.sink.objects.object_parts import KEPT, TAG, WORTH_IT, ObjectParts, mark_of, remove, shown
 from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.outputs import Place, by_place, plain_name
@@ -31,7 +32,7 @@ Heads = Mapping[str, int]  # the position of each output, by the text of its pla
 Make = Callable[[Place, str], Journal]
 
 
-class SeveralObjects:
+class SeveralObjects(InObjects):
     remote = True
 
     def __init__(self, places: Sequence[Place], job: str, make: Make) -> None:

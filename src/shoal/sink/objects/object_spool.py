@@ -15,6 +15,7 @@ from typing import Any
 
 from shoal.errors import SinkError
 from shoal.model import Row
+from shoal.sink.objects.in_objects import InObjects
 from shoal.sink.objects.object_parts import (
     MANIFEST,
     Encode,
@@ -77,7 +78,7 @@ class ObjectShipper:
         return owner
 
 
-class SpooledObjects(Spool):
+class SpooledObjects(Spool, InObjects):
     """A journal on the disk, whose rows go to an object store."""
 
     def __init__(

@@ -12,14 +12,12 @@ from shoal.sink.text.formats import Format
 from shoal.sink.text.formats.delimited import Delimited, DelimitedStream
 from shoal.sink.text.formats.json_array import JsonArray
 from shoal.sink.text.formats.jsonl import JsonLinesFormat
-from shoal.sink.text.formats.xml import Xml
 from shoal.sink.text.text_files import TextFile
 
 if TYPE_CHECKING:
     from shoal.settings import Settings
     from shoal.sink.outputs import Columns, FileOptions
 
-_FORMATS: Mapping[str, type[Format]] = {"jsonl": JsonLinesFormat, "json": JsonArray, "xml": Xml}
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 
 
@@ -28,7 +26,7 @@ def open_text_file(options: FileOptions) -> TextFile | DelimitedFile:
         return JsonLines(options.path, options.key)
     compression = _compression(options.compression)
     if options.format not in _DELIMITERS:
-        return TextFile(options.path, _FORMATS[options.format](), compression, options.key)
+        return TextFile(options.path, _format(options.format), compression, options.key)
     types = {name: type for fields in options.columns.values() for name, type in fields.items()}
     format, given = _delimited(options.format, options.settings), _given(options.columns, options.settings)
     return DelimitedFile(options.path, format, compression, options.key, given=given, types=types)
@@ -36,9 +34,17 @@ def open_text_file(options: FileOptions) -> TextFile | DelimitedFile:
 
 def open_text_stream(format: str, compression: str, columns: Columns, settings: Settings) -> StdoutJournal:
     if format not in _DELIMITERS:
-        return StdoutJournal(_FORMATS[format](), _compression(compression))
+        return StdoutJournal(_format(format), _compression(compression))
     stream = DelimitedStream(_delimited(format, settings), _given(columns, settings))
     return StdoutJournal(stream, _compression(compression))
+
+
+def _format(name: str) -> Format:
+    if name == "xml":
+        from shoal.sink.text.formats.xml import Xml
+
+        return Xml()
+    return JsonArray() if name == "json" else JsonLinesFormat()
 
 
 def _compression(name: str) -> Compression:
