@@ -9,8 +9,8 @@ from typing import Literal
 import msgspec
 import pytest
 
-from shoal.policy.proxy import ProxyPolicy
 from shoal.policy.proxy_choice import Choice, Wait
+from shoal.policy.proxy_faults import ProxyPolicy
 from shoal.policy.proxy_state import PAIRS, PoolState, ProxyObservation, Sign, condition, pruned
 from shoal.settings import Settings
 

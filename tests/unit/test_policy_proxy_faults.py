@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 import pytest
 
-from shoal.policy.proxy import ProxyPolicy
 from shoal.policy.proxy_choice import Choice, Wait
+from shoal.policy.proxy_faults import ProxyPolicy
 from shoal.policy.proxy_state import SITES, PoolState, ProxyObservation, condition, is_believed, pruned
 from shoal.settings import Settings
 

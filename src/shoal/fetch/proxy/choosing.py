@@ -14,8 +14,8 @@ from shoal.fetch.proxy.pools import DIRECT, find_pools, pool_settings
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Task
 from shoal.policy.host_table import NOTHING
-from shoal.policy.proxy import ProxyPolicy
 from shoal.policy.proxy_choice import Choice, Wait
+from shoal.policy.proxy_faults import ProxyPolicy
 from shoal.settings import HostSettings, Settings
 
 _TOLD = 100

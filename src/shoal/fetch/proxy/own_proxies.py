@@ -26,7 +26,7 @@ from shoal.model.proxy_address import (
     is_address,
     parse_address,
 )
-from shoal.policy.proxy import ProxyPolicy
+from shoal.policy.proxy_faults import ProxyPolicy
 
 _KEPT = 1_000  # proxies given by address; beyond, the one that was not used for longest is forgotten
 

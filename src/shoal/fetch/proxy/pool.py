@@ -14,8 +14,8 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Protocol
 
-from shoal.policy.proxy import ProxyPolicy
 from shoal.policy.proxy_choice import Choice, Wait
+from shoal.policy.proxy_faults import ProxyPolicy
 from shoal.policy.proxy_state import PoolState, ProxyObservation, is_held, pruned, serves_well
 
 _INTERVAL = 3.0  # seconds between two looks at the shared state

@@ -7,7 +7,8 @@
 A request that never reached the host failed by the proxy's fault: another proxy is tried at once, in the same lease.
 Other failures (silence, a lost connection, half a body, a 5xx to a request that the proxy forwards) may be the proxy's
 fault or the host's, and may have hit the host. They are in doubt: the page goes back to the queue, and takes another
-proxy when the host is due. `policy/proxy.py` decides when they count against the host, and when against the proxy.
+proxy when the host is due. `policy/proxy_faults.py` decides when they count against the host, and when against the
+proxy.
 
 Requests without proxy and session go straight to the transport.
 """

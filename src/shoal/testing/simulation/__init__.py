@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shoal.testing.simulation.check import Violation
+from shoal.testing.simulation.invariants import Violation
 from shoal.testing.simulation.world import Trace, run
 
 __all__ = ["Trace", "Violation", "run"]

@@ -29,8 +29,8 @@ from shoal.frontier.values import (
 from shoal.model import Lease, Row, Settlement, Task
 from shoal.sink.jsonl import MemoryJournal
 from shoal.sink.ownership import FileClaim
-from shoal.testing.simulation.check import Checker
 from shoal.testing.simulation.fault_injection import Faults
+from shoal.testing.simulation.invariants import Checker
 from shoal.testing.simulation.past import Past
 from shoal.testing.simulation.virtual import Process, Story
 

@@ -14,9 +14,9 @@ from shoal.fetch.deadline import check_lease
 from shoal.fetch.transport import FetchRequest
 from shoal.model import Failure, Outcome, Response
 from shoal.settings import Settings
-from shoal.testing.simulation.check import Checker
 from shoal.testing.simulation.fault_injection import Faults
 from shoal.testing.simulation.generated_web import Answer, Host, Web
+from shoal.testing.simulation.invariants import Checker
 from shoal.testing.simulation.virtual import Process, Story
 
 _TROUBLED = ("dying", "hanging")  # hosts whose own failures, with chance on top, would get them given up

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Frontier
-from shoal.testing.simulation.check import Checker
+from shoal.testing.simulation.invariants import Checker
 
 _KEPT = 4.0  # seconds
 _APART = 0.2  # seconds between two of them, at most, if something happens

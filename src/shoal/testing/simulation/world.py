@@ -26,7 +26,6 @@ from shoal.frontier.values import HUSH
 from shoal.jobs.trouble import trouble_of
 from shoal.runtime.submit import submit
 from shoal.testing.conformance.tools import JournalSink
-from shoal.testing.simulation.check import Checker, Violation
 from shoal.testing.simulation.fault_injection import CALM, Faults, Mood, mood_of, mood_with_set_backs
 from shoal.testing.simulation.faulty_store import (
     CheckedFrontier,
@@ -36,6 +35,7 @@ from shoal.testing.simulation.faulty_store import (
     Table,
 )
 from shoal.testing.simulation.generated_web import Web
+from shoal.testing.simulation.invariants import Checker, Violation
 from shoal.testing.simulation.network import Servers, SimulatedTransport
 from shoal.testing.simulation.plans import JOB, is_standing, plan_of
 from shoal.testing.simulation.virtual import Process, SimulatedClock, Story, VirtualLoop

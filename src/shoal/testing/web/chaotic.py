@@ -17,10 +17,10 @@ import msgspec
 from msgspec.structs import replace
 
 import shoal
-from shoal.testing.web.connection import Connection, HostServer
 from shoal.testing.web.habits import HABITS
 from shoal.testing.web.loopback import bind
 from shoal.testing.web.profile import Hit, HostProfile, WebSpec
+from shoal.testing.web.server_connection import Connection, HostServer
 from shoal.testing.web.site import Site, site_of
 
 _BACKLOG = 1_024
