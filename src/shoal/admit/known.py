@@ -48,12 +48,12 @@ class KnownLinks:
         """The hrefs not yet known on pages of the host, in order, each once."""
         left = set(hrefs)
         # An href can only be in the bucket of its kind, so its kind is not needed here.
-        for key in (origin(base), "", _directory(base), _whole(base)):
-            bucket = self._buckets.get(f"{host} {key}")
+        for kind in (origin, _nothing, _directory, _whole):
+            bucket = self._buckets.get(f"{host} {kind(base)}")
             if bucket is not None:
                 left = left - bucket  # not -=, which walks the bucket instead of the page's links
-        if not left:
-            return []
+                if not left:
+                    return []
         return [href for href in dict.fromkeys(hrefs) if href in left]
 
     def learn(self, host: str, base: str, href: str) -> None:
@@ -83,6 +83,10 @@ def _key(base: str, href: str) -> str:
     if _IN_DIRECTORY.match(href):
         return _directory(base)
     return _whole(base)
+
+
+def _nothing(base: str) -> str:
+    return ""
 
 
 def _directory(base: str) -> str:

@@ -348,7 +348,7 @@ class Handling:
         size, has_handler = 0, self._spider.has_handler
         short = {name for name in self._spider.handlers if len(name) < REQUEST_WORD - len("GET")}
         if isinstance(requests, PageLinks) and requests.handler in short:
-            requests = requests[:1]  # they differ in nothing that is looked at here
+            return
         try:
             for request in requests:
                 if (

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import is_dataclass
 from inspect import isawaitable
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -85,7 +85,8 @@ async def collect(
     """
     paused = debugging.paused()
     produced = handler.function(page)
-    if isawaitable(produced) or isinstance(produced, AsyncIterable):
+    is_plain = type(produced) is list or type(produced) is dict  # as most are
+    if not is_plain and (isawaitable(produced) or isinstance(produced, AsyncIterable)):
         return await _collect_async(handler.name, produced, deadline, monotonic)
     return _collect_plain(handler.name, produced, deadline, monotonic, paused)
 
@@ -240,13 +241,17 @@ def _collect_plain(
     into = Yielded(requests=requests)
     if produced is None:
         return into
-    if is_item(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
+    if type(produced) is list:
+        values: Iterable[Any] = produced
+    elif is_item(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
         _sort(name, produced, into)
         return into
+    else:
+        values = produced
     add_item: Callable[[object], None] = into.items.append
     add_request: Callable[[Request], None] = requests.append
     runs = type(produced) is not list  # else the handler has ended, and one look at the clock is enough
-    for count, value in enumerate(produced, 1):
+    for count, value in enumerate(values, 1):
         kind = type(value)
         if kind is Request:
             add_request(value)
