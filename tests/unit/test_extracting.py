@@ -12,7 +12,7 @@ import pytest
 
 from shoal.errors import SpiderError, UsageError
 from shoal.html import main_text as program
-from shoal.model import Request, Response, Task
+from shoal.model import PageLinks, Response, Task
 from shoal.settings import Settings
 from shoal.sink.items import encode_rows
 from shoal.spider import extracting, text_process
@@ -48,7 +48,7 @@ async def rows_of(seen: Page, *kinds: str, **settings: Any) -> list[tuple[str, b
     handler = fitted(*kinds, **settings).handler_named("")
     made = handler.function(seen)
     made = await made if asyncio.iscoroutine(made) else made
-    encoded = encode_rows([one for one in made if not isinstance(one, Request)], handler)
+    encoded = encode_rows([one for one in made if not isinstance(one, PageLinks)], handler)
     assert encoded.rejected == ()
     return [(row.table, row.data) for row in encoded.rows]
 
@@ -76,8 +76,8 @@ async def test_products_of_a_real_page() -> None:
 async def test_links_are_followed_and_the_usual_row_is_left_out(
     said: dict[str, list[dict[str, Any]]],
 ) -> None:
-    made = fitted("product").handler_named("").function(page())
-    assert [one.url for one in made] == ["/", "/b", "/c", "/i"]
+    (links,) = fitted("product").handler_named("").function(page())
+    assert [one.url for one in links] == ["/", "/b", "/c", "/i"]
     (table, data), *_ = await rows_of(page(), "product", row_fields=["h1"])
     assert (table, b'"h1":"Ducks"' in data) == ("summary", True)
 

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from shoal.model import Request, Response, Task
+from shoal.model import PageLinks, Request, Response, Task
 from shoal.sink.items import ItemRejected, encode_row
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
@@ -121,6 +121,35 @@ def test_keys_and_faults_are_found_in_items_of_every_kind() -> None:
     for item in (Book(object()), Offer(object()), {"title": object()}):  # type: ignore[arg-type]
         with pytest.raises(ItemRejected, match="field 'title' is of type object"):
             encode_row(item, Handler("book", len))
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("before", [[], [REQUEST]])
+@pytest.mark.parametrize("after", [[], [REQUEST], [ITEM, REQUEST, REQUEST]])
+async def test_links_are_collected_in_their_order_with_whatever_is_yielded_beside_them(
+    before: list[object], after: list[object], is_async: bool
+) -> None:
+    links = PageLinks(["a", "b"], "x", "https://a.example/")
+    values = [*before, links, *after]
+
+    async def later(page: Page) -> AsyncIterator[object]:
+        for value in values:
+            yield value
+
+    yielded = await run(later if is_async else lambda page: values)
+    asked = [value for value in (*before, *links, *after) if isinstance(value, Request)]
+    assert list(yielded.requests) == asked
+    assert yielded.items == [value for value in after if value is ITEM]
+    assert (yielded.requests is links) == (asked == list(links)), "alone they stay what they are"
+
+
+async def test_of_links_with_users_each_is_a_request_with_its_header() -> None:
+    urls = ["mailto:me@a.example", "https://me:secret@a.example/x"]
+    yielded = await run(lambda page: [PageLinks(urls[:1], "x", None)])
+    assert isinstance(yielded.requests, PageLinks), "that is an address, and no user"
+    yielded = await run(lambda page: [PageLinks(urls, "x", None)])
+    assert yielded.requests == [Request(url, "x") for url in urls]
+    assert yielded.requests[1].headers is not None
 
 
 async def test_nothing_and_a_single_request_may_be_returned() -> None:

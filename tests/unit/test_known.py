@@ -54,7 +54,7 @@ def test_unknown_keeps_order_and_drops_repeats() -> None:
     known = KnownLinks()
     known.learn(HOST, BASE, "/b")
     known.learn(HOST, BASE, "c")
-    assert known.unknown(HOST, BASE, iter(["/z", "/b", "a", "c", "/z", "?q", "a"])) == ["/z", "a", "?q"]
+    assert known.unknown(HOST, BASE, ["/z", "/b", "a", "c", "/z", "?q", "a"]) == ["/z", "a", "?q"]
     assert known.unknown(HOST, BASE, ["/b", "c", "/b"]) == []
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -10,7 +10,7 @@ from shoal.admit import Admission
 from shoal.engine.escalation import Escalation
 from shoal.engine.links import Links
 from shoal.engine.tally import Tally
-from shoal.model import Lease, Request, Task
+from shoal.model import Lease, PageLinks, Request, Task
 from shoal.settings import Settings
 
 URL = "https://a.test/list/"
@@ -22,9 +22,8 @@ class _NoEscalation:
         return task
 
 
-@pytest.fixture
-def links() -> Links:
-    settings = Settings()
+def new_links(**given: Any) -> Links:
+    settings = Settings(**given)
     return Links(
         settings,
         admission=Admission(settings, [URL]),
@@ -32,6 +31,11 @@ def links() -> Links:
         tally=Tally(),
         now=lambda: 0.0,
     )
+
+
+@pytest.fixture
+def links() -> Links:
+    return new_links()
 
 
 def lease(token: int) -> Lease:
@@ -77,3 +81,25 @@ def test_links_are_known_only_once_their_page_is_settled(links: Links) -> None:
     assert admitted(links, 3, Request("x")) == [URL + "x"]
     links.settled(lease(3), accepted=True)
     assert admitted(links, 4, Request("x")) == []
+
+
+@pytest.mark.parametrize("base", [None, URL, OTHER])
+def test_the_links_of_a_page_are_admitted_like_the_same_requests(base: str | None) -> None:
+    for first, second in (
+        (["x", "/y", "x"], ["/y", "z", "x"]),
+        (["#top", "?q"], ["?q", "w", "http://b.test/"]),
+    ):
+        one, other = new_links(), new_links()
+        for token, urls in enumerate((first, second)):
+            as_requests = admitted(one, token, *(Request(url, "", base) for url in urls))
+            as_links = [task.url for task in other.admit(lease(token), PageLinks(urls, "", base), None)]
+            assert as_links == as_requests
+            assert other.yielded(lease(token)) == len(urls)
+            one.settled(lease(token), accepted=True)
+            other.settled(lease(token), accepted=True)
+
+
+def test_of_too_many_links_the_first_are_taken() -> None:
+    links = new_links(max_links=2)
+    found = links.admit(lease(1), PageLinks(["a", "b", "c"], "", URL), None)
+    assert [task.url for task in found] == [URL + "a", URL + "b"]

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from shoal.html.attribute_bombs import MOST_ATTRIBUTES, crowded_tag
+from shoal.html.attribute_bombs import MOST_ATTRIBUTES, _is_clear, crowded_tag
 from shoal.html.parsing import _different_formats, _has_more_tags, _piece_for, affordable, parse
 from shoal.html.visible_text import visible_length, visible_text
 from shoal.model import Response, Task
@@ -188,16 +188,32 @@ PIECES = [
     ),
     *(b"<foreignObject>", b"<annotation-xml encoding=text/html>", b"<option>", b"<body>", b"\0", b"\x0b"),
 ]
-CROWD = b"<a " + attributes(MOST_ATTRIBUTES + 1) + b">"
+NAMES = [b"%x" % number for number in range(MOST_ATTRIBUTES + 1)]
+SHORT_NAMES = [chr(number).encode() for number in range(0x100, 0x100 + MOST_ATTRIBUTES + 1)]
+CROWDS = [
+    *(
+        b"<a " + between.join(NAMES) + b">"
+        for between in (b" ", b"/", b"\f\n", b"=1 ", b" = '>'", b'=">"', b'=""')
+    ),
+    *(b"<a" + between + between.join(SHORT_NAMES) + b">" for between in (b" ", b"/")),
+    b"<a x='" + b"=''".join(NAMES) + b"=''>",
+]
+USUAL = CROWDS[0]
 
 
-@given(st.lists(st.sampled_from(PIECES), max_size=12), st.lists(st.sampled_from(PIECES), max_size=4))
-@example([b"<svg>", b"<style>", b"<!--", b"</style>"], [])
-@example([b"<script>", b"<!--", b"<script>", b"</script>", b'<a t="', b"</script>"], [])
-@example([b"<!--", b'<a t="', b"-->"], [])
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=12),
+    st.sampled_from(CROWDS),
+    st.lists(st.sampled_from(PIECES), max_size=4),
+)
+@example([b"<svg>", b"<style>", b"<!--", b"</style>"], USUAL, [])
+@example([b"<script>", b"<!--", b"<script>", b"</script>", b'<a t="', b"</script>"], USUAL, [])
+@example([b"<!--", b'<a t="', b"-->"], USUAL, [])
 @settings(max_examples=300, deadline=None)
-def test_what_the_parser_sees_as_a_crowd_is_found(before: list[bytes], after: list[bytes]) -> None:
-    html = b"".join(before) + CROWD + b"".join(after)
+def test_what_the_parser_sees_as_a_crowd_is_found(
+    before: list[bytes], crowd: bytes, after: list[bytes]
+) -> None:
+    html = b"".join(before) + crowd + b"".join(after)
     tree = LexborHTMLParser(html)
     nodes = tree.root.traverse() if tree.root is not None else ()
     if any(len(node.attributes) > MOST_ATTRIBUTES for node in nodes):
@@ -217,6 +233,32 @@ def test_what_the_parser_sees_as_a_crowd_is_found(before: list[bytes], after: li
 )
 def test_what_is_no_crowd_is_let_through(html: bytes) -> None:
     assert crowded_tag(html) is None
+
+
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_every_crowd_is_one_to_the_parser_and_is_found(crowd: bytes) -> None:
+    node = LexborHTMLParser(crowd).css_first("a")
+    assert node is not None
+    assert len(node.attributes) > MOST_ATTRIBUTES
+    assert crowded_tag(b"<p>text</p>" + crowd) == len(b"<p>text</p>")
+
+
+@pytest.mark.parametrize(
+    "fragment", [b"<", b"<a ", b'="', b"='", b"= ", b"<a b='>'", b">", b"<!--", b"< " * 600 + b">"]
+)
+def test_a_glance_takes_linear_time(fragment: bytes) -> None:
+    """Four times the length takes about four times as long, on whatever machine."""
+
+    def seconds(size: int) -> float:
+        html = fragment * (size // len(fragment))
+        took = []
+        for _ in range(3):
+            began = time.thread_time()
+            _is_clear(html)
+            took.append(time.thread_time() - began)
+        return min(took)
+
+    assert seconds(2_000_000) < 12 * seconds(500_000) + 0.01
 
 
 @given(st.text(alphabet="<>a", max_size=40), st.integers(0, 40))

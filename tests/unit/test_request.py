@@ -13,7 +13,7 @@ import pytest
 
 from shoal import Request, Spider
 from shoal.errors import SpiderError
-from shoal.model import links_to
+from shoal.model import PageLinks, links_to
 
 spider = Spider("s", "http://a.test/")
 
@@ -177,3 +177,16 @@ def test_links_of_a_page_are_requests_like_others() -> None:
     assert links_to(["/a"], "", None) == [Request("/a")]
     with pytest.raises(SpiderError, match="its url is 3"):
         links_to([3], "product", None)  # type: ignore[list-item]
+
+
+def test_links_of_a_page_are_a_sequence_of_requests() -> None:
+    urls = ["/a", "b", "/a"]
+    links = PageLinks(urls, "product", "http://a.test/")
+    assert list(links) == links_to(urls, "product", "http://a.test/")
+    assert (len(links), links[1], list(links[:2])) == (
+        3,
+        Request("b", "product", "http://a.test/"),
+        list(links)[:2],
+    )
+    assert repr(links) == "<PageLinks: 3 to 'product'>"
+    assert not links.with_users

@@ -12,7 +12,7 @@ from shoal.cli.nocode import flags, named, read_names
 from shoal.errors import UsageError
 from shoal.html.page_facts import word_count
 from shoal.html.robots_meta import directives
-from shoal.model import Request, Response, Task
+from shoal.model import PageLinks, Response, Task
 from shoal.settings import ROW_FIELDS, Settings
 from shoal.spider.default import summary_spider
 from shoal.spider.loading import SpiderSource
@@ -41,8 +41,8 @@ def page(body: str = HTML, *, content_type: str = "text/html", **headers: str) -
 
 def row_of(seen: Page, *names: str, **settings: Any) -> dict[str, Any]:
     fitted = summary_spider("x", ()).fitted(Settings(row_fields=list(names), **settings))  # type: ignore[arg-type]
-    row, *requests = fitted.handler_named("").function(seen)
-    assert all(isinstance(one, Request) for one in requests)
+    row, *links = fitted.handler_named("").function(seen)
+    assert all(isinstance(one, PageLinks) for one in links)
     assert isinstance(row, dict)
     return row
 

@@ -25,7 +25,7 @@ def make(body: bytes, content_type: str = "text/html; charset=utf-8") -> Page:
 
 
 def test_a_page_is_summed_up_and_its_links_followed() -> None:
-    row, *requests = summary(make(HTML.encode()))
+    row, links = summary(make(HTML.encode()))
     assert row == {
         "url": "https://a.example/dir/",
         "status": 200,
@@ -41,12 +41,13 @@ def test_a_page_is_summed_up_and_its_links_followed() -> None:
         "bytes": len(HTML.encode()),
     }
     assert list(row) == KEYS
-    assert requests == [Request("x", "summary", "https://a.example/dir/")]
+    assert list(links) == [Request("x", "summary", "https://a.example/dir/")]
 
 
 def test_what_a_page_does_not_say_is_none() -> None:
-    (row,) = summary(make(b"<title> </title><meta name=description><link rel=canonical>"))
+    row, links = summary(make(b"<title> </title><meta name=description><link rel=canonical>"))
     assert isinstance(row, dict)
+    assert not links
     assert [row[key] for key in KEYS[2:8]] == [None, None, None, None, 0, 0]
 
 

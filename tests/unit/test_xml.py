@@ -360,9 +360,9 @@ def test_xhtml_is_a_page_like_any_other() -> None:
     page = make(body, "application/xhtml+xml")
     assert page.xpath("//p/text()") == ["eins", "zwei"]
     assert [node.text() for node in page.css("body > a")] == ["", "weiter"]
-    row, *requests = summary(page)
+    row, links = summary(page)
     assert row["title"] == "Größe"  # type: ignore[index]
-    assert [request.url for request in requests] == ["b"]  # type: ignore[union-attr]
+    assert [request.url for request in links] == ["b"]  # type: ignore[union-attr]
 
 
 # -- hostile documents

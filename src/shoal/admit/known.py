@@ -16,7 +16,7 @@ another host left it out, their shard could keep them when this one goes back an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from shoal.admit.identity import origin
 
@@ -44,18 +44,17 @@ class KnownLinks:
         bucket = self._buckets.get(f"{host} {_key(base, href)}")
         return bucket is not None and href in bucket
 
-    def unknown(self, host: str, base: str, hrefs: Iterable[str]) -> list[str]:
+    def unknown(self, host: str, base: str, hrefs: Collection[str]) -> list[str]:
         """The hrefs not yet known on pages of the host, in order, each once."""
-        fresh = dict.fromkeys(hrefs)
-        left = set(fresh)
+        left = set(hrefs)
         # An href can only be in the bucket of its kind, so its kind is not needed here.
-        for key in (origin(base), "", _directory(base), _whole(base)):
-            bucket = self._buckets.get(f"{host} {key}")
+        for kind in (origin, _nothing, _directory, _whole):
+            bucket = self._buckets.get(f"{host} {kind(base)}")
             if bucket is not None:
                 left = left - bucket  # not -=, which walks the bucket instead of the page's links
-        if not left:
-            return []
-        return [href for href in fresh if href in left]
+                if not left:
+                    return []
+        return [href for href in dict.fromkeys(hrefs) if href in left]
 
     def learn(self, host: str, base: str, href: str) -> None:
         if len(href) > _MAX_LENGTH:
@@ -84,6 +83,10 @@ def _key(base: str, href: str) -> str:
     if _IN_DIRECTORY.match(href):
         return _directory(base)
     return _whole(base)
+
+
+def _nothing(base: str) -> str:
+    return ""
 
 
 def _directory(base: str) -> str:

@@ -11,7 +11,7 @@ from shoal.html.page_facts import alternates, declared_canonical, header_canonic
 from shoal.html.page_links import join
 from shoal.html.robots_meta import NOARCHIVE, NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.limits import ALTERNATES
-from shoal.model import Request, Response, Task
+from shoal.model import PageLinks, Request, Response, Task
 from shoal.settings import Settings
 from shoal.spider.handlers import Yielded
 from shoal.spider.page import Page
@@ -47,7 +47,7 @@ class RobotsDirectives:
             return False
         return NOARCHIVE in self.asked(Page(task, response, handler=""))
 
-    def followed(self, page: Page, requests: list[Request]) -> list[Request]:
+    def followed(self, page: Page, requests: list[Request] | PageLinks) -> list[Request] | PageLinks:
         """The requests without those that the page asks robots not to follow."""
         if self._nothing_is_followed(page):
             return []

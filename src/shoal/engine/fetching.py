@@ -107,13 +107,15 @@ class Fetcher:
         first request; and stores the networks that the guard has learnt."""
         pin = self._hosts.pin_of(host)
         if pin is None and not self._told:
-            return _NOT_TYPED
+            return _NOTHING_TO_LEARN
         name = _host_and_port(task)
         if pin is not None and self._told.get(name) != pin:
             self._told[name] = pin
             self._guard.allow(*name, pin)
         is_known = pin is not None and pin.networks is not None
-        return _NOT_TYPED if is_known or name not in self._told else self._learning(task.host, name)
+        if is_known or name not in self._told or self._guard.pin(*name) is None:  # or it is an address
+            return _NOTHING_TO_LEARN
+        return self._learning(task.host, name)
 
     @contextmanager
     def _learning(self, host: str, name: tuple[str, int]) -> Iterator[None]:
@@ -125,7 +127,7 @@ class Fetcher:
                 self._hosts.pin(host, learnt)
 
 
-_NOT_TYPED = nullcontext()
+_NOTHING_TO_LEARN = nullcontext()
 
 
 def as_asked(fetched: Fetched, sent: Task, lease: Lease) -> tuple[Fetched, Lease]:

@@ -25,7 +25,20 @@ from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.html.page_links import meta_referrer
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, REQUEST_WORD, TRACEBACK
-from shoal.model import Dead, Done, Failure, Lease, Request, Response, Retry, Row, Settlement, Snapshot, Task
+from shoal.model import (
+    Dead,
+    Done,
+    Failure,
+    Lease,
+    PageLinks,
+    Request,
+    Response,
+    Retry,
+    Row,
+    Settlement,
+    Snapshot,
+    Task,
+)
 from shoal.model.built_in import is_built_in
 from shoal.model.counts import PAGES_DROPPED, Counts, with_reason
 from shoal.policy.lanes import no_such_lane
@@ -334,6 +347,8 @@ class Handling:
         and those too large to be stored, which would stop the settlement of others."""
         size, has_handler = 0, self._spider.has_handler
         short = {name for name in self._spider.handlers if len(name) < REQUEST_WORD - len("GET")}
+        if isinstance(requests, PageLinks) and requests.handler in short:
+            return
         try:
             for request in requests:
                 if (

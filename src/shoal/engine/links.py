@@ -15,7 +15,7 @@ from shoal.engine.escalation import Escalation
 from shoal.engine.tally import Tally
 from shoal.hosts.cache import HostView
 from shoal.humanize import read_span
-from shoal.model import Lease, Refused, Request, Settlement, Task
+from shoal.model import Lease, PageLinks, Refused, Request, Settlement, Task
 from shoal.model.built_in import WEBHOOK
 from shoal.settings import Settings
 
@@ -125,6 +125,9 @@ class Links:
         """The requests without links that are known to be admitted, which on most pages are nearly all of them."""
         if self._known_for and self._now() - self._known_since >= self._known_for:
             self._known, self._known_since = KnownLinks(), self._now()
+        if isinstance(requests, PageLinks):
+            base = requests.base or task.url
+            return [requests.to(href) for href in self._known.unknown(task.host, base, requests.urls)]
         by_base: dict[str, dict[str, Request]] = {}
         special: list[Request] = []
         last: object = self  # the base of the request before, nearly always the same; at first, none

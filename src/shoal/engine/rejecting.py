@@ -50,6 +50,9 @@ class _Before:
         return KeptItem(original, True), False
 
 
+_UNHOOKED = _Before()
+
+
 class ItemWriter:
     """Turns the items of a page into rows and rejected items."""
 
@@ -69,7 +72,7 @@ class ItemWriter:
         """`at`: when the page was asked for. `record`: its id in the archive. The page may stand for an item that is
         replayed."""
         note = page.task.item
-        before = _Before()
+        before = _UNHOOKED
         if self._hooks.on_item and items and not (note is not None and note.hooked):
             originals = [as_json(item) for item in items]  # hooks may change an item in place
             hooked = await self._hooks.items(items, page)
@@ -119,7 +122,7 @@ class ItemWriter:
         items = [msgspec.Raw(without_meta(row)) for row in rows]
         rejected = [Rejected(place, reason, row.table) for place, row in enumerate(rows)]
         at = rows[0].at if rows else 0.0
-        return self._rejected(task, handler, items, rejected, at, _Before(), hooked=True)
+        return self._rejected(task, handler, items, rejected, at, _UNHOOKED, hooked=True)
 
     async def again(self, page: Page, handler: Handler) -> tuple[tuple[Row, ...], tuple[Task, ...]]:
         """An item that was rejected before."""

@@ -93,6 +93,7 @@ class SessionKeeper:
         self._looked_at = -inf  # … when that was last asked for, in the frontier's time
         self._looking = asyncio.Lock()
         self._known: dict[str, Kept] = {}  # by key, the least recently used first
+        self._of_sites = site_note_key(job, "")  # how the keys of sites begin
 
     async def enter(self, task: Task) -> Visit:
         """Called before a page is fetched."""
@@ -103,7 +104,7 @@ class SessionKeeper:
             return Visit(kept, generation=kept.note.generation)
         if not self._settings.cookies:
             return _NOTHING
-        kept = self._kept(site_note_key(self._job, _site(task.host)))
+        kept = self._kept(self._of_sites + _site(task.host))
         if self._some or task.options.cookies_at or task.history or await self._looks_for_some():
             await self._refresh(kept, task)
         return Visit(kept, kept.jar)

@@ -16,7 +16,7 @@ from typing import Any
 import brotli  # type: ignore[import-untyped]
 from multidict import MultiMapping
 
-from shoal.fetch.slots import received
+from shoal.fetch.slots import SMALL, received
 from shoal.fetch.transport import FetchRequest
 from shoal.limits import CONTENT_ENCODINGS, KB
 
@@ -66,7 +66,8 @@ async def read_body(
             size += len(part)
             if write is None:
                 parts.append(part)
-                await received(size)
+                if size > SMALL:
+                    await received(size)
             elif size <= cap:
                 write(part)
             if size <= cap:
@@ -101,7 +102,8 @@ class Decoder:
     def __init__(self, encoding: str, cap: int) -> None:
         self.taken = 0  # bytes
         self._most = 2 * cap + _SMALL
-        names = [name for part in encoding.lower().split(",") if (name := part.strip()) in _LAYERS]
+        said = encoding.lower().split(",") if encoding else ()
+        names = [name for part in said if (name := part.strip()) in _LAYERS]
         if len(names) > CONTENT_ENCODINGS:
             raise UndecodableBodyError(f"{len(names)} content encodings at once")
         self._layers = [_LAYERS[name](name) for name in reversed(names)]

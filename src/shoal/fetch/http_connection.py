@@ -277,14 +277,18 @@ class ConnectionPool:
     def take(self, key: Hashable) -> HttpConnection | None:
         """The one that was used last, if there is any."""
         while idle := self._idle.get(key):
-            connection = self._remove(key, idle[-1])
+            connection = idle.pop()
+            self._count -= 1
+            if not idle:
+                del self._idle[key]
             if connection.is_usable():
                 return connection
             connection.abort()
         return None
 
     def put(self, key: Hashable, connection: HttpConnection) -> None:
-        connection.on_end = partial(self._remove, key)
+        if connection.on_end is None:  # a connection leads to the same for its whole life
+            connection.on_end = partial(self._remove, key)
         self._idle.setdefault(key, []).append(connection)
         self._count += 1
 
@@ -303,11 +307,10 @@ class ConnectionPool:
         for connection in connections:
             connection.abort()
 
-    def _remove(self, key: Hashable, connection: HttpConnection) -> HttpConnection:
+    def _remove(self, key: Hashable, connection: HttpConnection) -> None:
         connections = self._idle.get(key, [])
         if connection in connections:
             connections.remove(connection)
             self._count -= 1
             if not connections:
                 del self._idle[key]
-        return connection

@@ -132,4 +132,27 @@ class _Reader:
 
 def crowded_tag(html: bytes) -> int | None:
     """Where the first tag with too many attributes begins; None: there is none."""
-    return _Reader(html).crowded()
+    return None if _is_clear(html) else _Reader(html).crowded()
+
+
+# -- pages of which it is clear at a glance
+
+_SHORT = 2 * MOST_ATTRIBUTES  # an attribute has a name, and something before it
+# Where no quoted value has ">" in it, every tag ends at the next one, in whatever way the page is read.
+_END_IN_QUOTES = re.compile(rb"""=[ \t\n\r\f]*+(?:"[^">]*+>|'[^'>]*+>)""")
+_SHORT_TAGS = re.compile(rb"(?:[^<]*+<[^>]{0,%d}+>)*+[^<]*+" % _SHORT)
+_BETWEEN = b" \t\n\r\f/\"'"
+
+
+def _is_clear(html: bytes) -> bool:
+    """Whether no tag is long enough for too many attributes, or those that are have too few blanks between them."""
+    if _END_IN_QUOTES.search(html) is not None:
+        return False
+    at = 0
+    while (found := _SHORT_TAGS.match(html, at)) is not None and (at := found.end()) < len(html):
+        end = html.find(b">", at) + 1 or len(html)
+        tag = html[at:end]
+        if len(tag) - len(tag.translate(None, _BETWEEN)) > MOST_ATTRIBUTES:
+            return False
+        at = end
+    return True

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 from urllib.parse import unquote, urlencode
 
 import msgspec
@@ -205,6 +205,52 @@ def links_to(urls: Iterable[str], handler: str, base: str | None) -> list[Reques
             link = Request(url, handler, base)
         found.append(link)
     return found
+
+
+class PageLinks(Sequence[Request]):
+    """`Request(url, handler, base)` for each link of a page, made when it is looked at: nearly all links are known to
+    be admitted, and never are."""
+
+    __slots__ = ("_like", "urls")
+
+    def __init__(self, urls: Sequence[str], handler: str, base: str | None) -> None:
+        self.urls = urls
+        self._like = Request("", handler, base)
+
+    def __repr__(self) -> str:
+        return f"<PageLinks: {len(self.urls)} to {self.handler!r}>"
+
+    @property
+    def handler(self) -> str:
+        return str(self._like.handler)
+
+    @property
+    def base(self) -> str | None:
+        return self._like.base
+
+    @property
+    def with_users(self) -> bool:
+        """Whether there is a user in any of the URLs, which becomes a header of its request."""
+        return "@" in "".join(self.urls) and any(map(_USER.match, self.urls))
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    def __iter__(self) -> Iterator[Request]:
+        return iter(links_to(self.urls, self.handler, self.base))
+
+    @overload
+    def __getitem__(self, place: int) -> Request: ...
+    @overload
+    def __getitem__(self, place: slice) -> PageLinks: ...
+    def __getitem__(self, place: int | slice) -> Request | PageLinks:
+        if isinstance(place, slice):
+            return PageLinks(self.urls[place], self.handler, self.base)
+        return self.to(self.urls[place])
+
+    def to(self, url: str) -> Request:
+        """As theirs, for another URL."""
+        return replace(self._like, url=url)
 
 
 _COUNTRY = re.compile(r"[A-Za-z0-9_-]{1,40}")

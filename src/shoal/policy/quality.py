@@ -37,6 +37,7 @@ _EMPTY_ENOUGH = 600  # hundredths of evidence: 8 pages that are all empty, of a 
 _RANGE_ENOUGH = 700
 _MARGIN = 1.5  # times the highest evidence that was chance
 _TOLERATED, _BROKEN = 0.6, 0.1  # shares of the usual number of filled pages that are compared
+_SPEAKS_AGAINST = math.log(_BROKEN / _TOLERATED)  # that a field is broken: that it is filled
 _OFTEN = 0.5  # share of pages: a field that is filled more rarely is not watched
 USUAL = 0.9  # … than this is usually filled
 _ENOUGH_PAGES = 4
@@ -228,18 +229,20 @@ def _weighed(state: FieldState, filled: float, sample: PageSample, *, settled: b
         return state  # one at a time
     if not state.alarm and (usual < _OFTEN or state.pages < _ENOUGH_PAGES):
         return _learnt(state)
-    speaks = math.log((1 - _BROKEN * usual) / (1 - _TOLERATED * usual))
-    speaks *= (1 - filled) * (_WEIGHT_OF_AGAIN if sample.again else 1.0)
-    step = round(100 * (speaks + filled * math.log(_BROKEN / _TOLERATED)))
+    speaks = filled * _SPEAKS_AGAINST
+    if filled < 1:
+        weight = _WEIGHT_OF_AGAIN if sample.again else 1.0
+        speaks += weight * (1 - filled) * math.log((1 - _BROKEN * usual) / (1 - _TOLERATED * usual))
+    step = round(100 * speaks)
     evidence = min(max(0, state.evidence + step), _MOST)
     if state.alarm:
         state = replace(
             state, evidence=min(evidence, _EMPTY_ENOUGH), top=min(state.top + max(0, step), _MOST)
         )
         return _ended_by_itself(state, sample) if evidence == 0 else state
-    state = replace(state, evidence=evidence, top=max(state.top, evidence))
     if evidence == 0:
         return _learnt(state)
+    state = replace(state, evidence=evidence, top=max(state.top, evidence))
     return _alarmed(state, 1, sample) if settled and evidence >= enough(state) else state
 
 
@@ -269,16 +272,18 @@ def _measured(
 ) -> FieldState:
     """Adds the evidence of numbers that are too large or too small."""
     lately = 1000 * size if not state.numeric else state.now_mean + (1000 * size - state.now_mean) / 2
-    state = replace(state, now_mean=round(lately))
-    known = state.numeric / 100
-    if state.alarm == 1:
-        return state
-    if state.alarm and sample.at - state.since > LONGEST:
-        state = accepted(state)  # everybody has had time to say that it is wrong
+    now_mean, known = round(lately), state.numeric / 100
+    if state.alarm:
+        state = replace(state, now_mean=now_mean)
+        if state.alarm == 1:
+            return state
+        if sample.at - state.since > LONGEST:
+            state = accepted(state)  # everybody has had time to say that it is wrong
     if not state.alarm:
         away = size - state.mean / 1000
         state = replace(
             state,
+            now_mean=now_mean,
             new_numbers=state.new_numbers + 1,
             new_away=state.new_away + round(1000 * away),
             new_square=min(state.new_square + round(1000 * away**2), _MOST),
@@ -305,13 +310,16 @@ def _measured(
         over = (large, small)[state.alarm - 2] == 0
         return _ended_by_itself(state, sample) if over else state
     highest = max(large, small)
+    if highest == 0:
+        if state.large or state.small or state.range_top:
+            peak = max(state.range_peak, state.range_top)
+            state = replace(state, large=0, small=0, range_peak=peak, range_top=0)
+        return _averaged(state, known)
     state = replace(state, large=large, small=small, range_top=max(state.range_top, highest))
     limit = max(_RANGE_ENOUGH, _MARGIN * state.range_peak)
     if settled and highest >= limit:
         return _alarmed(state, 2 if large >= small else 3, sample)
-    if highest == 0:
-        state = replace(state, range_peak=max(state.range_peak, state.range_top), range_top=0)
-    return _averaged(state, known) if highest == 0 or not settled else state
+    return state if settled else _averaged(state, known)
 
 
 def _steps(state: FieldState, size: float, known: float) -> tuple[int, int]:
@@ -359,8 +367,18 @@ def _learnt(state: FieldState) -> FieldState:
     numeric = state.numeric + state.new_numeric
     if pages > _MOST_PAGES:
         pages, filled, numeric = pages // 2, filled // 2, numeric // 2
-    peak = max(state.peak, state.top)
-    return replace(_unsaid(state), pages=pages, filled=filled, numeric=numeric, peak=peak)
+    return replace(
+        state,
+        pages=pages,
+        filled=filled,
+        numeric=numeric,
+        peak=max(state.peak, state.top),
+        evidence=0,
+        top=0,
+        new_pages=0,
+        new_filled=0,
+        new_numeric=0,
+    )
 
 
 def _unsaid(state: FieldState) -> FieldState:

@@ -46,7 +46,7 @@ def alarms(quality: Quality) -> list[Alarm]:
         Alarm(unit, name, kind, state.since, sentence(unit, name, state))
         for unit, one in quality.items()
         for name, state in one.fields.items()
-        if (kind := state.kind) is not None
+        if state.alarm and (kind := state.kind) is not None
     ]
 
 

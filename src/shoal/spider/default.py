@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from shoal.html.page_facts import canonical_in
 from shoal.html.visible_text import squeeze, visible_length
-from shoal.model import Request
+from shoal.model import PageLinks
 from shoal.settings import Settings
 from shoal.spider.row_fields import RowFields
 from shoal.spider.spider import Handler, Spider, Start
@@ -56,19 +56,19 @@ def _handler(settings: Settings) -> Handler:
     return Handler(NAME, with_fields(settings))
 
 
-def with_fields(settings: Settings) -> Callable[[Page], list[Row | Request]]:
+def with_fields(settings: Settings) -> Callable[[Page], list[Row | PageLinks]]:
     """A handler whose rows have the fields of the setting `row_fields` besides."""
     more = RowFields(settings)
 
-    def summary_with_fields(page: Page) -> list[Row | Request]:
-        row, *requests = summary(page)
+    def summary_with_fields(page: Page) -> list[Row | PageLinks]:
+        row, *links = summary(page)
         assert isinstance(row, dict)
-        return [row | more.of(page), *requests]
+        return [row | more.of(page), *links]
 
     return summary_with_fields
 
 
-def summary(page: Page) -> list[Row | Request]:
+def summary(page: Page) -> list[Row | PageLinks]:
     row: Row = {
         "url": page.url,
         "status": page.status,
@@ -86,15 +86,15 @@ def summary(page: Page) -> list[Row | Request]:
     if not page.is_html:
         return [row]
     # Elements are found by tag: the first use of a selector costs as much as parsing the page.
-    requests = page.follow_all()
+    links = page._all_links()
     tree = page.tree
     row["title"] = title_of(tree)
     row["description"] = _description(tree)
     row["canonical"] = canonical_in(tree, page.base)
     row["language"] = tree.root.attributes.get("lang") or None if tree.root else None
     row["text_length"] = visible_length(tree)
-    row["links"] = len(requests)
-    return [row, *requests]
+    row["links"] = len(links)
+    return [row, links]
 
 
 @lru_cache(maxsize=64)  # pages of the same second share it

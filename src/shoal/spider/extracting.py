@@ -13,7 +13,7 @@ import msgspec
 from shoal.errors import SpiderError
 from shoal.html.page_facts import word_count
 from shoal.html.records.fields import FIELDS, empty
-from shoal.model import Request
+from shoal.model import PageLinks
 from shoal.settings import Settings
 from shoal.spider.schemas import Schema
 from shoal.spider.spider import Handler
@@ -61,20 +61,20 @@ def extracting_handler(name: str, settings: Settings) -> Handler:
         made: Record = schemas[kind].type(record)
         return made
 
-    def followed(page: Page) -> tuple[list[Record], list[Request]]:
-        row, *requests = usual(page)
+    def followed(page: Page) -> tuple[list[Record], list[PageLinks]]:
+        row, *links = usual(page)
         assert isinstance(row, dict)
         own = [wrapped(name, row)] if settings.row_fields else []
-        return own, [request for request in requests if isinstance(request, Request)]
+        return own, [one for one in links if isinstance(one, PageLinks)]
 
-    def extract(page: Page) -> list[Record | Request]:
-        own, requests = followed(page)
-        return [*own, *(wrapped(kind, one) for kind, one in extractor.structured(page)), *requests]
+    def extract(page: Page) -> list[Record | PageLinks]:
+        own, links = followed(page)
+        return [*own, *(wrapped(kind, one) for kind, one in extractor.structured(page)), *links]
 
-    async def extract_text(page: Page) -> list[Record | Request]:
-        own, requests = followed(page)
+    async def extract_text(page: Page) -> list[Record | PageLinks]:
+        own, links = followed(page)
         found = [*extractor.structured(page), *[one async for one in extractor.texts(page)]]
-        return [*own, *(wrapped(kind, one) for kind, one in found), *requests]
+        return [*own, *(wrapped(kind, one) for kind, one in found), *links]
 
     function: Callable[..., Any] = extract_text if reads_text else extract
     return Handler(name, function, schemas=tuple(schemas.values()))

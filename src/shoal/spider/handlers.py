@@ -9,13 +9,13 @@ from contextvars import ContextVar
 from dataclasses import is_dataclass
 from inspect import isawaitable
 from math import inf
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct, field
 
 from shoal.errors import SpiderError
 from shoal.limits import YIELDED
-from shoal.model import Request
+from shoal.model import PageLinks, Request
 from shoal.spider import debugging
 from shoal.spider.attached import is_attached
 from shoal.spider.inner import Unawaited
@@ -64,7 +64,16 @@ class Yielded(Struct):
     """What a handler yielded for one page."""
 
     items: list[object] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[Request] | PageLinks = field(default_factory=list[Request])
+
+    def add_request(self, request: Request) -> None:
+        if isinstance(self.requests, PageLinks):
+            self.requests = list(self.requests)
+        self.requests.append(request)
+
+    def add_links(self, links: PageLinks) -> None:
+        """They stay what they are if nothing else is to be followed."""
+        self.requests = [*self.requests, *links] if self.requests or links.with_users else links
 
 
 async def collect(
@@ -77,7 +86,8 @@ async def collect(
     """
     paused = debugging.paused()
     produced = handler.function(page)
-    if isawaitable(produced) or isinstance(produced, AsyncIterable):
+    is_plain = type(produced) is list or type(produced) is dict  # as most are
+    if not is_plain and (isawaitable(produced) or isinstance(produced, AsyncIterable)):
         return await _collect_async(handler.name, produced, deadline, monotonic)
     return _collect_plain(handler.name, produced, deadline, monotonic, paused)
 
@@ -228,15 +238,21 @@ def _collect_plain(
     name: str, produced: object, deadline: float, monotonic: Callable[[], float], paused: float
 ) -> Yielded:
     """`paused`: the seconds in debuggers when the deadline was set."""
-    into = Yielded()
+    requests: list[Request] = []
+    into = Yielded(requests=requests)
     if produced is None:
         return into
-    if is_item(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
+    if type(produced) is list:
+        values: Iterable[Any] = produced
+    elif is_item(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
         _sort(name, produced, into)
         return into
-    add_item, add_request = into.items.append, into.requests.append
+    else:
+        values = produced
+    add_item: Callable[[object], None] = into.items.append
+    add_request: Callable[[Request], None] = requests.append
     runs = type(produced) is not list  # else the handler has ended, and one look at the clock is enough
-    for count, value in enumerate(produced, 1):
+    for count, value in enumerate(values, 1):
         kind = type(value)
         if kind is Request:
             add_request(value)
@@ -244,6 +260,7 @@ def _collect_plain(
             add_item(value)
         else:
             _sort(name, value, into)
+            add_request = into.add_request
         if count > YIELDED or ((runs or count == 1) and _is_late(deadline, monotonic, paused)):
             raise _endless(name, count)
     return into
@@ -270,7 +287,9 @@ def is_item(value: object) -> bool:
 
 def _sort(name: str, value: object, into: Yielded) -> None:
     if isinstance(value, Request):
-        into.requests.append(value)
+        into.add_request(value)
+    elif isinstance(value, PageLinks):
+        into.add_links(value)
     elif is_item(value):
         into.items.append(value)
     elif isinstance(value, Unawaited):

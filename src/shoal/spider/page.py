@@ -38,7 +38,7 @@ from shoal.html.page_links import (
 from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
-from shoal.model import Pairs, Request, Response, Task, links_to
+from shoal.model import PageLinks, Pairs, Request, Response, Task, links_to
 from shoal.model.counts import Counts, check_count
 from shoal.spider.inner import FetchFailed, File, Inner, Unawaited
 from shoal.spider.page_log import PageLog
@@ -632,6 +632,10 @@ class Page:
         if options:
             return [self.follow(url, handler, **options) for url in urls]
         return links_to(urls, self.handler if handler is None else handler_name(handler), self.base)
+
+    def _all_links(self) -> PageLinks:
+        """What `follow_all()` gives, for a handler that only passes it on."""
+        return PageLinks(self._targets(None), self.handler, self.base)
 
     def paginate(
         self,

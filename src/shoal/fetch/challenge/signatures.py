@@ -142,12 +142,7 @@ def _interstitial(body: bytes) -> Challenge | None:
 
 
 def _has_many_links(body: bytes) -> bool:
-    at = 0
-    for _ in range(_MANY_LINKS):
-        at = body.find(b"<a ", at) + 1
-        if not at:
-            return False
-    return True
+    return len(body.split(b"<a ", _MANY_LINKS)) > _MANY_LINKS
 
 
 def _first(signs: Sequence[Sign], text: bytes) -> Sign | None:

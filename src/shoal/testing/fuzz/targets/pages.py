@@ -96,13 +96,13 @@ def sources(data: bytes) -> None:
 def html(data: bytes) -> None:
     """Of any bytes a page gives a summary that can be written as JSON, links that are http(s), and its text."""
     page = page_of("text/html; charset=utf-8", data)  # to guess it takes longer than all the rest
-    row, *requests = summary(page)
+    row, *links = summary(page)
     encode_row(row, _HANDLER)
     page.text().encode("utf-8")
     for link in page.links():
         assert link.startswith(("http://", "https://")), link
     admission = Admission(_SETTINGS, [_URL])
-    for request in requests[:20]:
+    for request in [request for found in links for request in found][:20]:
         assert isinstance(request, Request)
         task = admission.admit(request, _TASK)
         if isinstance(task, Task):
