@@ -331,5 +331,9 @@ def test_elements_inside_each_other_take_linear_time() -> None:
         assert number < 1_000 or at._counts[VALUES_CUT]
         return time.process_time() - began
 
+    def least(number: int) -> float:
+        """Other programs only add to it."""
+        return min(seconds(number) for _ in range(3))
+
     seconds(100)
-    assert seconds(8_000) < 10 * max(seconds(2_000), 0.01)
+    assert least(8_000) < 10 * max(least(2_000), 0.01)
