@@ -36,7 +36,7 @@ def refusal(path: Path) -> StoreError:
 # How a file of schema 5 looked.
 TO_5 = """
 DROP TABLE source; DROP TABLE past; DROP TABLE dropped; DROP TABLE counter; ALTER TABLE job DROP COLUMN rejected;
-DROP TABLE passed; DROP TABLE recent; DROP TABLE merging;
+DROP TABLE passed; DROP TABLE recent; DROP TABLE merging; DROP VIEW pending; DROP TABLE body;
 ALTER TABLE job DROP COLUMN waiting; DROP INDEX delayed_queue; ALTER TABLE delayed DROP COLUMN revisit;
 ALTER TABLE job ADD COLUMN fed INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE job ADD COLUMN fed_all INTEGER NOT NULL DEFAULT 0;
@@ -70,7 +70,7 @@ def test_another_version_is_refused(path: Path, version: int, age: str) -> None:
     assert "--store" in str(error)
 
 
-@pytest.mark.parametrize("name", ["schema5.sql", "schema6.sql", "schema7.sql", "schema8.sql"])
+@pytest.mark.parametrize("name", ["schema5.sql", "schema6.sql", "schema7.sql", "schema8.sql", "schema9.sql"])
 async def test_a_file_of_an_earlier_version_is_brought_up_to_date(path: Path, name: str) -> None:
     load_sqlite(name, path)
     for _ in range(2):  # the second time there is nothing to do

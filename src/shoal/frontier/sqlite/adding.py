@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -15,6 +15,10 @@ from shoal.model import Task
 
 TaskRow = tuple[int, int, int, int, bytes]  # queue, rank, id, attempt, body
 
+RUN = 32  # tasks: with their bodies they fill a page of the file
+
+_PUT_BODY = "INSERT INTO body(id, body) VALUES (?, ?)"
+DROP_BODY = "DELETE FROM body WHERE id = ?"
 _PUT = "INSERT INTO task(queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?)"
 
 
@@ -75,7 +79,7 @@ def admit(
         if budgets.limit and task.item is None:
             budgets.spend(host_id)
     seen.merge_some(session, new_marks)
-    session.db.executemany(_PUT, rows)
+    _put(session, rows, lengths)
     session.db.executemany(
         "UPDATE queue SET pending = pending + ?1, admitted = admitted + ?1 WHERE id = ?2",
         ((count, queue_id) for queue_id, count in lengths.items()),
@@ -87,6 +91,24 @@ def admit(
     if spec.dedupe_expires:
         expiring.clear_some(session, job_id, spec, len(tasks))
     return Added(new, duplicates, over_budget)
+
+
+def _put(session: Session, rows: Sequence[TaskRow], lengths: Mapping[int, int]) -> None:
+    """Puts tasks into their queues.
+
+    `task` is in the order of queues, so tasks of many queues go to as many places of the file, and each of them changes
+    a page of its own. Bodies are most of it. So those of a queue that gets less than a page are in `body`, one behind
+    the other, and the places in `task` become few and close together.
+    """
+    apart: list[tuple[int, bytes]] = []
+    places: list[TaskRow] = []
+    for row in rows:
+        if lengths[row[0]] < RUN:
+            apart.append((row[2], row[4]))
+            row = (*row[:4], b"")
+        places.append(row)
+    session.db.executemany(_PUT, places)
+    session.db.executemany(_PUT_BODY, sorted(apart))
 
 
 def see(session: Session, job_id: int, host_id: int, task: Task) -> None:

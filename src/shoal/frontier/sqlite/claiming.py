@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from shoal.frontier.sqlite import domains
-from shoal.frontier.sqlite.adding import put_back
+from shoal.frontier.sqlite.adding import DROP_BODY, put_back
 from shoal.frontier.sqlite.codec import decode_task
 from shoal.frontier.sqlite.connection import NO_TURN, Session
 from shoal.frontier.sqlite.domains import CROWDED, SharedDomain
@@ -43,7 +43,7 @@ SELECT q.id, q.pending, h.id, h.version, h.name, h.domain,
 _CROWDS = "SELECT domain FROM crowd WHERE job = ? AND lane = ? AND due <= ? ORDER BY due LIMIT 100"
 _SERVE = "UPDATE queue SET pending = pending - ?1, place = place + ?2, in_line = pending > ?1 WHERE id = ?3"
 _RUNNING = "SELECT id, done, leased, created_at FROM job WHERE name = ? AND state = 'running'"
-_PEEK = "SELECT rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
+_PEEK = "SELECT rank, id, attempt, body, apart FROM pending WHERE queue = ? ORDER BY rank, id LIMIT ?"
 _POP = "DELETE FROM task WHERE queue = ? AND (rank, id) <= (?, ?)"
 _LEASE = """
 INSERT INTO lease(token, worker, since, deadline, queue, rank, id, attempt, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
@@ -164,8 +164,9 @@ class _Taker:
         since = NO_TURN if ahead else self._now
         tasks = self._session.all(_PEEK, (queue_id, count))
         self._db.execute(_POP, (queue_id, tasks[-1][0], tasks[-1][1]))
+        self._db.executemany(DROP_BODY, [(id,) for _, id, _, _, apart in tasks if apart])
         rows, leases = [], []
-        for (rank, id, attempt, body), token in zip(tasks, self._tokens, strict=False):
+        for (rank, id, attempt, body, _), token in zip(tasks, self._tokens, strict=False):
             rows.append((token, self._worker, since, self._deadline, queue_id, rank, id, attempt + 1, body))
             task = decode_task(
                 body, id=id, job=self._job, host=host, lane=self._lane, rank=rank, attempt=attempt + 1

@@ -83,6 +83,7 @@ class Session:
     def __init__(self, db: apsw.Connection, timebase: Timebase) -> None:
         self.db = db
         db.create_scalar_function("seat", _seat, 4, deterministic=True)
+        self.run = db.cursor().execute  # without a new cursor each time, for what is run very often
         self.now = timebase.now
         self.rounds = itertools.count()  # of claims by this process
         self._names = _Names()

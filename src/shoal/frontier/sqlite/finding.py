@@ -24,7 +24,7 @@ SELECT l.queue, l.rank, l.id, l.attempt, l.body, l.worker, l.since, l.deadline F
 """
 _WAITING = """
 SELECT queue, rank, id, attempt, body FROM
-  (SELECT * FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?) WHERE instr(body, ?) OR instr(body, ?)
+  (SELECT * FROM pending WHERE queue = ? ORDER BY rank, id LIMIT ?) WHERE instr(body, ?) OR instr(body, ?)
 """
 _LATER = """
 SELECT queue, rank, id, attempt, body, due FROM delayed

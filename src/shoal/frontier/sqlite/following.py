@@ -33,7 +33,7 @@ _IN_HAND = """
 SELECT l.queue, l.rank, l.id, l.attempt, l.body FROM lease l JOIN queue q ON q.id = l.queue WHERE q.job = ?1 LIMIT ?2
 """
 # Pages that are visited again were admitted long ago, so they are the first of their queues.
-_PENDING = "SELECT queue, rank, id, attempt, body FROM task WHERE queue = ? ORDER BY rank, id LIMIT ?"
+_PENDING = "SELECT queue, rank, id, attempt, body FROM pending WHERE queue = ? ORDER BY rank, id LIMIT ?"
 
 
 def following(session: Session, job: str, limit: int = FOLLOWED_SEEN) -> Following:

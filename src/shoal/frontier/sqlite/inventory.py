@@ -70,7 +70,7 @@ def _sizes(session: Session, counts: Mapping[str, int]) -> dict[str, int]:
     _, events = _numbers(session, _NOTES, ("note:events", "note:events "))
     _, notes = _numbers(session, _NOTES, ("note:", "note;"))
     return {
-        "queues": pending * _mean(session, "task", "length(body)", 3 * _NUMBER)
+        "queues": pending * _mean(session, "pending", "length(body)", 3 * _NUMBER)
         # Pages that wait for their next visit are here, with what is remembered of them.
         + delayed * _mean(session, "delayed", "length(body)", 4 * _NUMBER),
         "in hand": counts["in hand"] * _mean(session, "lease", "length(body)", 8 * _NUMBER),

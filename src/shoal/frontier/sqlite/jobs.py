@@ -9,7 +9,7 @@ import msgspec
 
 from shoal.frontier.codec import stored
 from shoal.frontier.sqlite import expiring, seen
-from shoal.frontier.sqlite.adding import put_back
+from shoal.frontier.sqlite.adding import DROP_BODY, put_back
 from shoal.frontier.sqlite.codec import decode_letter, encode_task
 from shoal.frontier.sqlite.connection import COUNTED, Session, decode_spec
 from shoal.frontier.sqlite.domains import look_again
@@ -46,11 +46,11 @@ _LEFT = {
     "row_key": "hash",
     "passed": "host, hash",
 }  # tables of what a job has met, and their keys
-_LEFT_IN_QUEUES = (
-    "DELETE FROM task WHERE (queue, rank, id) IN"
-    " (SELECT t.queue, t.rank, t.id FROM queue q JOIN task t ON t.queue = q.id WHERE q.job = ? LIMIT ?)",
-    "DELETE FROM queue WHERE id IN (SELECT id FROM queue WHERE job = ? LIMIT ?)",
-)
+_LEFT_IN_QUEUES = """
+DELETE FROM task WHERE (queue, rank, id) IN
+  (SELECT t.queue, t.rank, t.id FROM queue q JOIN task t ON t.queue = q.id WHERE q.job = ? LIMIT ?) RETURNING id
+"""
+_LEFT_QUEUES = "DELETE FROM queue WHERE id IN (SELECT id FROM queue WHERE job = ? LIMIT ?)"
 _decode_sources = msgspec.json.Decoder(dict[str, tuple[int, int]]).decode
 _SOURCES = "(SELECT json_group_object(name, json_array(fed, fed_all)) FROM source WHERE job = job.id)"
 _decode_counts = msgspec.json.Decoder(dict[str, int]).decode
@@ -186,10 +186,12 @@ def clear_some(session: Session) -> bool:
             if table == "recent":
                 seen.count(session, -deleted)
             return True
-    for statement in _LEFT_IN_QUEUES:
-        session.db.execute(statement, (job_id, _AT_ONCE))
-        if session.db.changes():
-            return True
+    if ids := session.all(_LEFT_IN_QUEUES, (job_id, _AT_ONCE)):
+        session.db.executemany(DROP_BODY, ids)
+        return True
+    session.db.execute(_LEFT_QUEUES, (job_id, _AT_ONCE))
+    if session.db.changes():
+        return True
     session.db.execute("DELETE FROM dropped WHERE job = ?", (job_id,))
     return True
 

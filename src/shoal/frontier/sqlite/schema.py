@@ -23,7 +23,7 @@ from shoal.frontier.sqlite.faults import translated
 from shoal.frontier.sqlite.presence import living, workers_folder
 
 APPLICATION_ID = 0x53484F4C  # "SHOL"
-VERSION = 9
+VERSION = 10
 _TRIES = 60_000  # a millisecond each
 
 TABLES = """
@@ -96,6 +96,11 @@ CREATE INDEX passed_at ON passed(job, at);
 CREATE TABLE task(
   queue INTEGER, rank INTEGER, id INTEGER, attempt INTEGER NOT NULL, body BLOB NOT NULL,
   PRIMARY KEY(queue, rank, id)) WITHOUT ROWID;
+-- Bodies of tasks that came to their queues with few others. They are empty in `task`, and `pending` has them all
+-- (adding.py).
+CREATE TABLE body(id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE VIEW pending AS SELECT queue, rank, id, attempt, length(body) = 0 AS apart,
+  iif(length(body), body, (SELECT b.body FROM body b WHERE b.id = task.id)) AS body FROM task;
 CREATE TABLE delayed(
   due REAL, id INTEGER, queue INTEGER NOT NULL, rank INTEGER NOT NULL, attempt INTEGER NOT NULL, body BLOB NOT NULL,
   revisit INTEGER NOT NULL DEFAULT 0, PRIMARY KEY(due, id)) WITHOUT ROWID;
@@ -160,6 +165,11 @@ CREATE INDEX delayed_queue ON delayed(queue, revisit);
 CREATE TABLE recent(job INTEGER, host INTEGER, hash INTEGER, PRIMARY KEY(job, host, hash)) WITHOUT ROWID;
 CREATE TABLE merging(recent INTEGER NOT NULL, job INTEGER NOT NULL, host INTEGER NOT NULL, hash INTEGER NOT NULL);
 INSERT INTO merging VALUES (0, 0, 0, 0);
+""",
+    9: """
+CREATE TABLE body(id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE VIEW pending AS SELECT queue, rank, id, attempt, length(body) = 0 AS apart,
+  iif(length(body), body, (SELECT b.body FROM body b WHERE b.id = task.id)) AS body FROM task;
 """,
 }
 

@@ -38,7 +38,7 @@ _START, _END = (0, 0, 0), (1 << 62, 0, 0)
 
 def see(session: Session, mark: Mark) -> bool:
     """Whether the mark is new. The caller passes the number of new ones to `merge_some`."""
-    session.db.execute(_SEE, mark)
+    session.run(_SEE, mark)
     return bool(session.db.changes())
 
 
