@@ -63,8 +63,8 @@ def test_what_playwright_has_downloaded(tmp_path: Path) -> None:
 
 
 def test_playwrights_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "there"))
-    path = program(tmp_path / "there/chromium-1200/chrome-linux/chrome")
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers-0"))
+    path = program(tmp_path / "browsers-0/chromium-1200/chrome-linux/chrome")
     assert find_chromium(Settings()) == path
 
 

@@ -72,7 +72,8 @@ def _candidates() -> Iterator[str]:
 
 def _cache() -> Path:
     """Where playwright puts the browsers that it downloads."""
-    if path := os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "").strip("0"):
+    path = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
+    if path not in ("", "0"):  # 0: beside playwright's own files
         return Path(path)
     caches = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return Path.home() / caches / "ms-playwright"
