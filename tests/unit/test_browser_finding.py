@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from shoal.fetch.browser import executable
-from shoal.fetch.browser.executable import available, find_chromium, why_not
+from shoal.fetch.browser.executable import (
+    available,
+    find_chromium,
+    find_full,
+    find_headless_shell,
+    is_headless_shell,
+    why_not,
+)
 from shoal.settings import Settings
 from shoal.testing import install_chromium
 
@@ -38,11 +45,20 @@ def test_none() -> None:
     assert not available(settings)
     line = why_not(settings)
     assert "\n" not in line
-    for way in ("apt install chromium", "brew install", "playwright install chromium", "browser_path"):
+    for way in (
+        "apt install chromium or chromium-headless-shell",
+        "brew install",
+        "playwright install chromium",
+        "browser_path",
+    ):
         assert way in line
 
 
-@pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome-stable", "microsoft-edge"])
+FULL = ["chromium", "chromium-browser", "google-chrome-stable", "microsoft-edge"]
+SHELLS = ["chromium-headless-shell", "chrome-headless-shell", "headless_shell", "headless-shell"]
+
+
+@pytest.mark.parametrize("name", [*FULL, *SHELLS])
 def test_the_usual_names(tmp_path: Path, name: str) -> None:
     path = program(tmp_path / "bin" / name)
     assert find_chromium(Settings()) == path
@@ -53,6 +69,35 @@ def test_chromium_comes_first(tmp_path: Path) -> None:
     program(tmp_path / "bin/google-chrome")
     path = program(tmp_path / "bin/chromium")
     assert find_chromium(Settings()) == path
+
+
+@pytest.mark.parametrize(
+    "full", ["bin/microsoft-edge", "home/.cache/ms-playwright/chromium-1/chrome-linux/chrome"]
+)
+def test_a_full_browser_comes_before_a_headless_shell(tmp_path: Path, full: str) -> None:
+    shell = program(tmp_path / "bin/chromium-headless-shell")
+    assert find_chromium(Settings()) == find_headless_shell() == shell
+    assert find_full() is None
+    path = program(tmp_path / full)
+    executable._usual.cache_clear()
+    assert find_chromium(Settings()) == find_full() == path
+    assert find_headless_shell() == shell
+
+
+@pytest.mark.parametrize(
+    "name", ["chrome-linux/headless_shell", "chrome-headless-shell-linux64/chrome-headless-shell"]
+)
+def test_the_shell_that_playwright_has_downloaded(tmp_path: Path, name: str) -> None:
+    path = program(tmp_path / "home/.cache/ms-playwright/chromium_headless_shell-1200" / name)
+    assert find_chromium(Settings()) == find_headless_shell() == path
+
+
+def test_a_headless_shell_is_known_by_its_name(tmp_path: Path) -> None:
+    link = tmp_path / "chromium"
+    for name in (*FULL, *SHELLS):
+        link.unlink(missing_ok=True)
+        link.symlink_to(program(tmp_path / "bin" / name))
+        assert is_headless_shell(tmp_path / "bin" / name) == is_headless_shell(link) == (name in SHELLS)
 
 
 def test_what_playwright_has_downloaded(tmp_path: Path) -> None:
