@@ -56,6 +56,7 @@ async def test_a_page_after_its_scripts(chromium: BrowserTransport) -> None:
     assert "Content-Length" not in answer.headers
     assert "<!DOCTYPE html><html><head></head>" in answer.body.decode()
     assert "made by Shoal/" in answer.body.decode()
+    assert header(hit(server, "/"), "Accept-Language")
     assert 0 < answer.first_byte <= answer.elapsed
     assert answer.wire_bytes > 0
 
@@ -117,7 +118,8 @@ async def test_a_selector_that_is_none(chromium: BrowserTransport) -> None:
 
 async def test_dialogs_and_popups_do_not_get_in_the_way(chromium: BrowserTransport) -> None:
     text = (
-        "<p id=p></p><script>alert(1); confirm(2); window.open('/popup'); p.textContent = 'went on'</script>"
+        "<p id=p></p><a id=a href=/popup target=_blank></a>"
+        "<script>alert(1); confirm(2); window.open('/popup'); a.click(); p.textContent = 'went on'</script>"
     )
     async with serve(by_path({"/": html(text)})) as server:
         assert "went on" in await text_of(chromium, server.url("/"), "quiet")
@@ -310,9 +312,10 @@ async def test_what_is_no_page_comes_as_it_is(chromium: BrowserTransport, answer
     assert server.paths == ["/"]
 
 
-async def test_a_page_that_does_not_say_it_is_one(chromium: BrowserTransport) -> None:
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+async def test_a_page_that_does_not_say_it_is_one(chromium: BrowserTransport, status: str) -> None:
     body = b"<!doctype html><p id=p></p><script>p.textContent = 'ran'</script>"
-    async with serve(by_path({"/": page(body)})) as server:
+    async with serve(by_path({"/": page(body, status)})) as server:
         assert "ran</p>" in await text_of(chromium, server.url("/"))
 
 
