@@ -174,20 +174,45 @@ def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return put
 
 
-def test_one_is_installed_even_if_the_lists_are_old(
+def installs(*paths: Path) -> str:
+    """What apt-get does."""
+    return "; ".join(f"echo > '{path}'; /bin/chmod +x '{path}'" for path in paths)
+
+
+def test_both_are_installed_even_if_the_lists_are_old(
     tmp_path: Path, apt_get: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    installed = tmp_path / "bin/chromium"
-    calls = apt_get(f"echo > '{installed}'; /bin/chmod +x '{installed}'")
+    full, shell = tmp_path / "bin/chromium", tmp_path / "bin/chromium-headless-shell"
+    calls = apt_get(installs(full, shell))
     assert install_chromium.main() == 0
     out, err = capfd.readouterr()
-    assert out == f"{installed}\n"
+    assert out == f"{full}\n{shell}\n"
     assert "no network" in err
     assert "chatter" not in err
     update, install = calls.read_text().splitlines()
     assert update.startswith("noninteractive --quiet=2 ")
     assert update.endswith(" update")
-    assert install.endswith(" install --yes --no-install-recommends chromium")
+    assert install.endswith(" install --yes --no-install-recommends chromium chromium-headless-shell")
+
+
+def test_one_is_installed_where_the_other_is_not_known(
+    tmp_path: Path, apt_get: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    full = tmp_path / "bin/chromium"
+    calls = apt_get(f"case $* in *shell) echo 'E: no such package' >&2; exit 100; esac; {installs(full)}")
+    assert install_chromium.main() == 0
+    assert capfd.readouterr().out == f"{full}\n"
+    assert calls.read_text().splitlines()[-1].endswith(" install --yes --no-install-recommends chromium")
+
+
+@pytest.mark.parametrize("name", ["chromium", "chromium-headless-shell"])
+def test_where_there_is_one_nothing_is_installed(
+    tmp_path: Path, apt_get: Callable[[str], Path], name: str
+) -> None:
+    program(tmp_path / "bin" / name)
+    calls = apt_get("exit 0")
+    assert install_chromium.main() == 0
+    assert not calls.exists()
 
 
 def test_one_that_cannot_be_installed(
