@@ -15,6 +15,7 @@ from uuid import uuid4
 import hypothesis
 import pytest
 
+import which_browser  # noqa: F401 (before anything looks for one)
 from dealing import deal
 from shoal.testing.servers import PostgresServer, ValkeyServer
 
