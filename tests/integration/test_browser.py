@@ -88,10 +88,13 @@ async def test_quiet_waits_for_what_scripts_fetch(chromium: BrowserTransport) ->
         assert '<p id="chained">' in await text_of(chromium, server.url("/"), "quiet")
 
 
-async def test_a_page_that_is_never_silent_is_taken_as_it_is(chromium: BrowserTransport) -> None:
+async def test_a_page_that_is_never_silent_is_taken_as_it_is(
+    chromium: BrowserTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.fetch.browser.transport._PATIENCE", 1.5)
     text = "<p id=p>here</p><script>setInterval(() => fetch('/poll'), 50)</script>"
     async with serve(by_path({"/": html(text), "/poll": page(b"")})) as server:
-        assert "here" in await text_of(chromium, server.url("/"), "quiet", total_timeout=8.0)
+        assert "here" in await text_of(chromium, server.url("/"), "quiet")
 
 
 async def test_what_never_appears(chromium: BrowserTransport) -> None:

@@ -339,7 +339,10 @@ async def test_a_browser_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) 
         assert "Here" in await text_of(transport, server.url()), "the next page has a fresh one"
 
 
-async def test_a_browser_that_grows_too_far_is_killed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_browser_that_grows_too_far_is_killed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.fetch.browser.rotation._LOOK", 0.15)
     async with browser(browser_memory=20 * MB) as chromium, serve(silent) as server:
         async with asyncio.timeout(40):
             assert (await failure(chromium, server.url("/"))).kind == "browser_crash"
