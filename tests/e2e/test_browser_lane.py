@@ -20,7 +20,7 @@ from shoal import Page, Request, Spider
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.testing import ChaoticWeb, HostProfile
-from which_browser import FULL
+from which_browser import FULL, low_priority
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")  # with one browser
 
@@ -139,7 +139,10 @@ def mixed_spider(web: ChaoticWeb, plain: int, scripted: int, **settings: object)
 async def test_plain_pages_do_not_wait_for_the_browser() -> None:
     hosts = {"plain": HostProfile(pages=200), "scripted": HostProfile("scripted", pages=8, shells=1.0)}
     async with ChaoticWeb(hosts) as web:
-        results = await crawl(mixed_spider(web, 200, 8), browser_tabs=2)
+        with low_priority():
+            results = await crawl(
+                mixed_spider(web, 200, 8), browser_tabs=2, user_agent="own/1"
+            )  # and an own browser
         last_plain = max(hit.ended for hit in web.hits() if hit.host == "plain")
         rendered = sorted(hit.ended for hit in web.hits() if hit.host == "scripted")
     assert len(results) == 208

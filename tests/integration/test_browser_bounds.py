@@ -408,14 +408,6 @@ async def test_several_pages_at_once_share_one_browser(chromium: BrowserTranspor
         assert used.pages == pages + 4
 
 
-async def test_it_runs_at_a_lower_priority(chromium: BrowserTransport) -> None:
-    async with serve(always(html("<p>a"))) as server:
-        answer = await shown(chromium, server.url("/"))
-        nice = {os.getpriority(os.PRIO_PROCESS, pid) for pid in current(chromium).processes.pids()}
-        await answer.close()
-    assert min(nice) >= min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
-
-
 async def test_no_process_shows_its_address_bar(chromium: BrowserTransport) -> None:
     """Every context is a window of its own. The address bar would take longer than the page."""
     async with serve(always(html("<p>a"))) as server:
