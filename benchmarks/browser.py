@@ -1,10 +1,14 @@
 """Do plain pages wait behind pages in a browser, does the browser grow, and does its death cost anything?
 
     python -m benchmarks.browser                    2,000 plain pages, 200 in a browser; then 500 pages in one
+    python -m benchmarks.browser --costs            CPU of a start and of a page: Chromium and its headless shell
 
 The same plain pages are crawled alone, and in one crawl with pages whose scripts make them; by turns, so that a busy
 machine is busy for both. Then one browser opens many pages, with its memory (PSS of all its processes) read on the
 way. Last, Chromium is killed (kill -9) again and again while it works. Times come from the server's log.
+
+With --costs the two browsers open the same pages by turns. CPU is that of a browser's processes and of its driver, from
+/proc, so what else the machine does hardly counts; compare the two within one run.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import signal
 import tempfile
 import time
@@ -22,11 +27,21 @@ from statistics import median
 from msgspec import Struct
 
 from shoal import Page, Request, Spider, crawl
+from shoal.clock import SystemClock
 from shoal.engine.event_loop import run_loop
+from shoal.fetch.browser.chromium import BrowserProcesses
+from shoal.fetch.browser.executable import find_full, find_headless_shell
+from shoal.fetch.browser.transport import BrowserTransport
+from shoal.fetch.cookie_jar import CookieJar
+from shoal.fetch.guard import Guard
+from shoal.fetch.transport import FetchRequest
+from shoal.settings import Settings
+from shoal.spider.rendering import Rendered, Rendering
 from shoal.testing import HostProfile, WebProcess
 
 SCRIPTED = "scripted"
 _SAMPLE = 0.25  # seconds
+_TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Mixed(Struct, frozen=True):
@@ -87,22 +102,22 @@ def measure(scripted: int, args: argparse.Namespace) -> Mixed:
 def browser_pids() -> list[int]:
     """Every Chromium below this process."""
     parents: dict[int, list[int]] = {}
-    names: dict[int, str] = {}
+    programs: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            stat = (entry / "stat").read_text()
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            parents.setdefault(parent, []).append(int(entry.name))
+            # Not the name of the process: a script that starts a browser has the same.
+            programs[int(entry.name)] = (entry / "exe").readlink().name
         except OSError:
             continue
-        name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
-        parents.setdefault(int(rest[1]), []).append(int(entry.name))
-        names[int(entry.name)] = name
     found, left = [], [os.getpid()]
     while left:
         below = parents.get(left.pop(), [])
         left += below
-        found += [pid for pid in below if "chrom" in names[pid]]
+        found += [pid for pid in below if re.search("chrom|headless", programs.get(pid, ""))]
     return sorted(found)
 
 
@@ -178,6 +193,76 @@ def deaths(args: argparse.Namespace) -> tuple[int, int]:
         return run_loop(_killed(spider, Path(folder), seen, args.kills, args.kill_pages))
 
 
+# -- what a page costs
+
+
+class Cost(Struct, frozen=True):
+    """CPU seconds, and bytes of memory with the last page open."""
+
+    start: float  # with its first page
+    page: float  # one more page beside it
+    context: float  # a page of a new session: with a context of its own
+    memory: float
+
+
+def cpu_of(processes: BrowserProcesses) -> float:
+    """Of those that run, and of those that they have waited for."""
+    ticks = 0
+    for pid in processes.pids():
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(map(int, fields[11:15]))
+    return ticks * _TICK
+
+
+async def cost_of(path: Path, url: str, pages: int) -> Cost:
+    settings = Settings(browser_path=str(path), browser_wait="h1")
+    transport = BrowserTransport(settings, Guard(["127.0.0.0/8"]), SystemClock())
+
+    async def spent(*jars: CookieJar | None) -> tuple[float, float]:
+        """CPU so far, and memory."""
+        for jar in jars:
+            answer = await transport.fetch(FetchRequest(url, rendering=Rendering(), jar=jar))
+            if not isinstance(answer, Rendered):
+                raise RuntimeError(f"{path}: {answer}")
+            browser = transport._browsers._current
+            assert browser is not None
+            memory = float(await browser.measure())
+            await answer.close()
+        assert browser is not None
+        return cpu_of(browser.processes), memory
+
+    try:
+        start, _ = await spent(None)
+        page, memory = await spent(*[None] * pages)
+        context, _ = await spent(*(CookieJar() for _ in range(pages)))
+    finally:
+        await transport.close()
+    return Cost(start, (page - start) / pages, (context - page) / pages, memory)
+
+
+def show_costs(args: argparse.Namespace) -> None:
+    full, shell = find_full(), find_headless_shell()
+    if full is None or shell is None:
+        raise SystemExit("two browsers are compared: apt install chromium chromium-headless-shell")
+    costs: dict[Path, list[Cost]] = {full: [], shell: []}
+    with web_of(args, 1) as web:
+        for _ in range(args.rounds):
+            for path, found in costs.items():
+                found.append(run_loop(cost_of(path, web.url(SCRIPTED, "/p/0"), args.cost_pages)))
+    print(f"{'':28}{'chromium':>12}{'shell':>12}{'ratio':>8}   ({full}, {shell})")
+    for name, said, unit, scale in (
+        ("start", "start and first page", "CPU ms", 1e3),
+        ("page", "a page", "CPU ms", 1e3),
+        ("context", "a page of a new session", "CPU ms", 1e3),
+        ("memory", "memory, one page open", "MB", 1e-6),
+    ):
+        one, other = (median(getattr(cost, name) for cost in found) * scale for found in costs.values())
+        print(f"{said + ', ' + unit:32}{one:8.0f}{other:12.0f}{one / other:8.1f}")
+
+
 # -- the report
 
 
@@ -222,7 +307,12 @@ def main() -> None:
     parser.add_argument("--recycle", type=int, default=200)
     parser.add_argument("--kill-pages", type=int, default=100)
     parser.add_argument("--kills", type=int, default=3)
+    parser.add_argument("--costs", action="store_true", help="only what a page costs, in two browsers")
+    parser.add_argument("--cost-pages", type=int, default=20)
     args = parser.parse_args()
+    if args.costs:
+        show_costs(args)
+        return
     show_mixed(args)
     if args.memory_pages:
         show_growth(args)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.async_api import BrowserContext, Error
 
 from integration.raw_server import page
 from shoal.clock import SystemClock
 from shoal.fetch.browser.chromium import Chromium
 from shoal.fetch.browser.executable import available, why_not
+from shoal.fetch.browser.gate import Door
 from shoal.fetch.browser.transport import BrowserTransport
 from shoal.fetch.guard import Guard
 from shoal.fetch.transport import FetchRequest
@@ -40,14 +42,23 @@ async def browser(**settings: Any) -> AsyncIterator[BrowserTransport]:
 class _Borrowed(Chromium):
     """Ends with the crawl that uses it, but its browser does not."""
 
+    def __init__(self, real: Chromium) -> None:
+        super().__init__(real._playwright, real._browser, real.processes)
+        self._opened: list[BrowserContext] = []
+
+    async def context(self, door: Door) -> BrowserContext:
+        self._opened.append(await super().context(door))
+        return self._opened[-1]
+
     async def _close(self) -> None:
-        for context in self._browser.contexts:
-            await context.close()
+        for context in self._opened:
+            with suppress(Error):  # closed already
+                await context.close()
 
 
 @asynccontextmanager
 async def kept_browser() -> AsyncIterator[None]:
-    """The crawls of this event loop use one browser: to start it takes more than most of their pages."""
+    """The crawls and transports of this event loop use one browser: to start it takes more than most of their pages."""
     home, start, started = asyncio.get_running_loop(), Chromium.start, dict[tuple[Path, str], Chromium]()
 
     async def borrow(path: Path, user_agent: str) -> Chromium:
@@ -56,7 +67,7 @@ async def kept_browser() -> AsyncIterator[None]:
         real = started.get((path, user_agent))
         if real is None or not real.alive:
             real = started[path, user_agent] = await start(path, user_agent)
-        return _Borrowed(real._playwright, real._browser, real.processes)
+        return _Borrowed(real)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Chromium, "start", borrow)

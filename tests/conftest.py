@@ -15,6 +15,7 @@ from uuid import uuid4
 import hypothesis
 import pytest
 
+import which_browser  # before anything looks for one
 from dealing import deal
 from shoal.testing.servers import PostgresServer, ValkeyServer
 
@@ -78,6 +79,12 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
         report.outcome = "failed"
         report.longrepr = f"skipped under CI: {report.longrepr}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def browsers_have_our_priority() -> Iterator[None]:
+    with which_browser.our_priority():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -10,17 +10,29 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from benchmarks.browser import browser_pids
 
 import shoal
+from browser import kept_browser
 from integration.raw_server import by_path, page, serve
 from shoal import Page, Request, Spider
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
 from shoal.testing import ChaoticWeb, HostProfile
+from which_browser import FULL, low_priority
+
+in_one_loop = pytest.mark.asyncio(loop_scope="module")  # with one browser
 
 DEADLINE = 180
 SETTINGS: dict[str, Any] = {"rate": 0, "robots": False, "per_host": 4, "retry_base": 0.05}
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module", autouse=True)
+async def one_browser() -> AsyncIterator[None]:
+    async with kept_browser():
+        yield
+
 
 FORM = b"""<!doctype html><title>Form</title><body><h1>Sizes</h1><button id=more>more</button><ul></ul><input name=q>
 <script>
@@ -42,9 +54,11 @@ async def crawl(spider: Spider, **options: Any) -> shoal.Results:
 # -- what a handler can do
 
 
-async def test_a_handler_works_on_the_open_page() -> None:
+@in_one_loop
+@pytest.mark.parametrize("browser", sorted({"", FULL}))
+async def test_a_handler_works_on_the_open_page(browser: str) -> None:
     async with serve(by_path({}, missing=html(FORM))) as server:
-        spider = Spider("form", server.url("/"), **SETTINGS)
+        spider = Spider("form", server.url("/"), browser_path=browser, **SETTINGS)
 
         @spider.handler(lane="browser", wait_for="h1")
         async def form(page: Page) -> AsyncIterator[dict[str, object]]:
@@ -68,6 +82,7 @@ async def test_a_handler_works_on_the_open_page() -> None:
     assert row == expected
 
 
+@in_one_loop
 async def test_what_fails_on_the_open_page_names_the_selector(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,18 +135,23 @@ def mixed_spider(web: ChaoticWeb, plain: int, scripted: int, **settings: object)
     return spider
 
 
+@in_one_loop
 async def test_plain_pages_do_not_wait_for_the_browser() -> None:
-    hosts = {"plain": HostProfile(pages=200), "scripted": HostProfile("scripted", pages=12, shells=1.0)}
+    hosts = {"plain": HostProfile(pages=200), "scripted": HostProfile("scripted", pages=8, shells=1.0)}
     async with ChaoticWeb(hosts) as web:
-        results = await crawl(mixed_spider(web, 200, 12), browser_tabs=2)
+        with low_priority():
+            results = await crawl(
+                mixed_spider(web, 200, 8), browser_tabs=2, user_agent="own/1"
+            )  # and an own browser
         last_plain = max(hit.ended for hit in web.hits() if hit.host == "plain")
         rendered = sorted(hit.ended for hit in web.hits() if hit.host == "scripted")
-    assert len(results) == 212
+    assert len(results) == 208
     assert all(row["title"] for row in results)
-    assert sum(row["lane"] == "browser" for row in results) == 12
+    assert sum(row["lane"] == "browser" for row in results) == 8
     assert last_plain < rendered[len(rendered) // 2], "all slots but the lane's were theirs"
 
 
+@in_one_loop
 async def test_a_browser_that_dies_under_a_handler_costs_a_retry() -> None:
     async with serve(by_path({}, missing=html(FORM))) as server:
         spider = Spider("form", server.url("/"), **SETTINGS)

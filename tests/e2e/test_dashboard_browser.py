@@ -7,11 +7,21 @@ import json
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Playwright,
+    Route,
+    ViewportSize,
+    expect,
+    sync_playwright,
+)
 
 from e2e.dashboard_world import (
     A11Y,
@@ -32,6 +42,7 @@ from shoal.fetch.browser import chromium
 from shoal.fetch.browser.executable import find_chromium
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
+from which_browser import FULL
 
 # Every page, and what it shows when its data has come.
 PAGES = {
@@ -44,6 +55,7 @@ PAGES = {
     "tasks": "input",
     "events": ".log li",
 }
+WIDE: ViewportSize = {"width": 1280, "height": 900}
 NICED = Path(chromium.__file__).with_name("niced.sh")  # without an address bar
 FLAGS = (
     "--no-sandbox",
@@ -78,47 +90,92 @@ def served(crawl: Crawl) -> Iterator[Served]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = find_chromium(Settings())
+def playwright() -> Iterator[Playwright]:
+    expect.set_options(timeout=PATIENCE * 1000)
+    with sync_playwright() as playwright:
+        yield playwright
+
+
+@contextmanager
+def launched(playwright: Playwright, name: str = "") -> Iterator[Browser]:
+    path = find_chromium(Settings(browser_path=name))
     if path is None:
         pytest.skip("no Chromium on this machine")
-    with sync_playwright() as playwright:
-        environment = {**clean_environment(), "SHOAL_CHROMIUM": str(path)}
-        browser = playwright.chromium.launch(executable_path=NICED, args=list(FLAGS), env=environment)
+    environment = {**clean_environment(), "SHOAL_CHROMIUM": str(path)}
+    with playwright.chromium.launch(executable_path=NICED, args=list(FLAGS), env=environment) as browser:
         yield browser
-        browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser(playwright: Playwright) -> Iterator[Browser]:
+    with launched(playwright) as browser:
+        yield browser
+
+
+@contextmanager
+def context_of(browser: Browser) -> Iterator[BrowserContext]:
+    with browser.new_context(viewport=WIDE) as context:
+        context.set_default_timeout(PATIENCE * 1000)
+        yield context
 
 
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(PATIENCE * 1000)
-    yield context
-    context.close()
+    with context_of(browser) as context:
+        yield context
 
 
-@pytest.fixture
-def complaints() -> list[str]:
-    """What the browser complained about: a test that expects something to go wrong clears it."""
-    return []
-
-
-@pytest.fixture
-def page(context: BrowserContext, complaints: list[str]) -> Iterator[Page]:
-    expect.set_options(timeout=PATIENCE * 1000)
+def open_page(context: BrowserContext, complaints: list[str]) -> Page:
     page = context.new_page()
     page.on(
         "console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None
     )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    return page
+
+
+@pytest.fixture(scope="module")
+def complaints() -> list[str]:
+    """What the browser complained about: a test that expects something to go wrong clears it."""
+    return []
+
+
+@contextmanager
+def without_complaint(page: Page, complaints: list[str]) -> Iterator[Page]:
+    complaints.clear()
     yield page
     assert page.evaluate("window.pwned") is None
     assert complaints == []
 
 
+@pytest.fixture
+def fresh(context: BrowserContext, complaints: list[str]) -> Iterator[Page]:
+    """A page of its own, with its own session: for tests of coming in, and for those that leave traces."""
+    with without_complaint(open_page(context, complaints), complaints) as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+def tab(browser: Browser, complaints: list[str]) -> Iterator[Page]:
+    with context_of(browser) as context:
+        yield open_page(context, complaints)
+
+
+@pytest.fixture
+def page(tab: Page, complaints: list[str]) -> Iterator[Page]:
+    """The page that tests share, as a person leaves one open: to load it takes longer than most tests."""
+    with without_complaint(tab, complaints):
+        yield tab
+        tab.unroute_all()
+        tab.set_viewport_size(WIDE)
+
+
 def enter(page: Page, served: Served, place: str = "overview") -> None:
-    page.goto(served.login_url)
+    if page.url.startswith(f"{served.url}/#"):
+        go(page, "overview")
+    else:
+        page.goto(served.login_url)
     expect(page.locator("#title")).to_have_text("Overview")
     go(page, place)
 
@@ -140,23 +197,23 @@ def row(page: Page, text: str) -> Any:
 # -- coming in
 
 
-def test_the_token_opens_the_door_and_leaves_the_address(page: Page, served: Served) -> None:
-    page.goto(f"{served.url}/login")
-    page.get_by_label("Token").fill(served.token)
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
-    page.goto(f"{served.login_url}&again")  # another tab, the address as it was printed
-    expect(page.locator("#title")).to_have_text("Overview")
-    assert served.token not in page.url
-    page.get_by_role("button", name="log out").click()
-    expect(page.get_by_label("Token")).to_be_visible()
+def test_the_token_opens_the_door_and_leaves_the_address(fresh: Page, served: Served) -> None:
+    fresh.goto(f"{served.url}/login")
+    fresh.get_by_label("Token").fill(served.token)
+    fresh.get_by_role("button", name="Log in").click()
+    expect(fresh.get_by_role("heading", level=1)).to_have_text("Overview")
+    fresh.goto(f"{served.login_url}&again")  # another tab, the address as it was printed
+    expect(fresh.locator("#title")).to_have_text("Overview")
+    assert served.token not in fresh.url
+    fresh.get_by_role("button", name="log out").click()
+    expect(fresh.get_by_label("Token")).to_be_visible()
 
 
-def test_a_wrong_token_is_told_so(page: Page, served: Served, complaints: list[str]) -> None:
-    page.goto(f"{served.url}/login#token=wrong")
-    expect(page.locator("#refusal")).to_be_visible()
-    assert "token" in page.locator("#refusal").inner_text()
-    assert page.evaluate("location.hash") == ""
+def test_a_wrong_token_is_told_so(fresh: Page, served: Served, complaints: list[str]) -> None:
+    fresh.goto(f"{served.url}/login#token=wrong")
+    expect(fresh.locator("#refusal")).to_be_visible()
+    assert "token" in fresh.locator("#refusal").inner_text()
+    assert fresh.evaluate("location.hash") == ""
     complaints.clear()  # the browser reports the 401
 
 
@@ -169,14 +226,14 @@ def test_without_a_session_nothing_is_shown(context: BrowserContext, served: Ser
 
 
 def test_a_session_that_ended_leads_to_the_login_and_back(
-    page: Page, served: Served, complaints: list[str]
+    fresh: Page, served: Served, complaints: list[str]
 ) -> None:
-    enter(page, served, "events")
-    page.context.clear_cookies()
-    page.reload()
-    page.get_by_label("Token").fill(served.token)
-    page.get_by_label("Token").press("Enter")
-    expect(page.locator("#title")).to_have_text("Events")
+    enter(fresh, served, "events")
+    fresh.context.clear_cookies()
+    fresh.reload()
+    fresh.get_by_label("Token").fill(served.token)
+    fresh.get_by_label("Token").press("Enter")
+    expect(fresh.locator("#title")).to_have_text("Events")
     complaints.clear()  # the browser reports the 401
 
 
@@ -184,6 +241,23 @@ def test_a_session_that_ended_leads_to_the_login_and_back(
 
 
 def test_a_live_crawl_moves(page: Page, served: Served, crawl: Crawl) -> None:
+    it_moves(page, served)
+
+
+def test_a_live_crawl_moves_in_the_full_browser(
+    playwright: Playwright, served: Served, crawl: Crawl, complaints: list[str]
+) -> None:
+    with (
+        launched(playwright, FULL) as browser,
+        context_of(browser) as context,
+        without_complaint(open_page(context, complaints), complaints) as page,
+    ):
+        it_moves(page, served)
+        assert page.evaluate(A11Y) == GOOD
+        assert page.evaluate(CONTRAST) == []
+
+
+def it_moves(page: Page, served: Served) -> None:
     enter(page, served)
     expect(page.locator(".pulse-state")).to_have_text("live")
     before = number_in(page, "done")
@@ -285,7 +359,7 @@ def test_a_dead_letter_is_replayed_and_done(page: Page, served: Served, crawl: C
     expect(page.locator(".timeline li")).to_have_count(1)
     Mending.mended.set()
     page.get_by_role("button", name="replay").click()
-    expect(page.locator(".notice")).to_contain_text("is in the queue again")
+    expect(page.locator(".notice", has_text="is in the queue again")).to_be_visible()
     expect(page.locator("#title")).to_have_text("Dead letters")
     expect(row(page, crawl.late)).to_have_count(0)
     go(page, "tasks")
@@ -312,7 +386,7 @@ def test_dead_letters_are_dropped_in_bulk_after_a_question(page: Page, served: S
     expect(letters).to_have_count(4)
     page.get_by_role("button", name="drop 2").click()
     page.get_by_role("dialog").get_by_role("button", name="drop").click()
-    expect(page.locator(".notice")).to_contain_text("2 dead letters dropped")
+    expect(page.locator(".notice", has_text="2 dead letters dropped")).to_be_visible()
     expect(letters).to_have_count(2)
     page.get_by_label("died of").fill("http_404")
     page.get_by_role("button", name="drop all").click()
@@ -320,7 +394,7 @@ def test_dead_letters_are_dropped_in_bulk_after_a_question(page: Page, served: S
     expect(letters).to_have_count(0)
 
 
-def test_a_job_is_paused_resumed_and_cancelled(page: Page, tmp_path: Path) -> None:
+def test_a_job_is_paused_resumed_and_cancelled(fresh: Page, tmp_path: Path) -> None:
     store = tmp_path / "shoal.db"
     subprocess.run(
         [*SHOAL, "submit", "http://127.0.0.1:9/", "--store", str(store), "--job", "later"],
@@ -331,33 +405,33 @@ def test_a_job_is_paused_resumed_and_cancelled(page: Page, tmp_path: Path) -> No
         timeout=PATIENCE,
     )
     with dashboard_over(store) as served:
-        enter(page, served)
-        expect(page.locator(".hold")).to_contain_text("no worker is running")
-        job = row(page, "later")
+        enter(fresh, served)
+        expect(fresh.locator(".hold")).to_contain_text("no worker is running")
+        job = row(fresh, "later")
         job.get_by_role("button", name="pause job later").click()
         expect(job.locator(".chip")).to_have_text("▲paused")
         job.get_by_role("button", name="resume job later").click()
         expect(job.locator(".chip")).to_have_text("●running")
         job.get_by_role("button", name="cancel job later").click()
-        page.get_by_role("dialog").get_by_role("button", name="cancel", exact=True).click()
-        expect(page.get_by_role("dialog")).to_have_count(0)
+        fresh.get_by_role("dialog").get_by_role("button", name="cancel", exact=True).click()
+        expect(fresh.get_by_role("dialog")).to_have_count(0)
         expect(job.locator(".chip")).to_have_text("●running")
         job.get_by_role("button", name="cancel job later").click()
-        page.get_by_role("dialog").get_by_role("button", name="cancel the job").click()
+        fresh.get_by_role("dialog").get_by_role("button", name="cancel the job").click()
         expect(job.locator(".chip")).to_have_text("■cancelled")
         expect(job.get_by_role("button")).to_have_count(0)
-        page.goto("about:blank")
+        fresh.goto("about:blank")
 
 
-def test_an_empty_store_says_what_to_do_next(page: Page, tmp_path: Path) -> None:
+def test_an_empty_store_says_what_to_do_next(fresh: Page, tmp_path: Path) -> None:
     with dashboard_over(tmp_path / "shoal.db") as served:
-        enter(page, served)
-        expect(page.get_by_role("region", name="Jobs")).to_contain_text("shoal submit FILE.py")
+        enter(fresh, served)
+        expect(fresh.get_by_role("region", name="Jobs")).to_contain_text("shoal submit FILE.py")
         hints = {"hosts": "shoal crawl URL", "workers": "shoal worker FILE.py", "proxies": "[proxies]"}
         for place, said in hints.items():
-            go(page, place)
-            expect(page.locator("main")).to_contain_text(said)
-        page.goto("about:blank")
+            go(fresh, place)
+            expect(fresh.locator("main")).to_contain_text(said)
+        fresh.goto("about:blank")
 
 
 # -- what must not happen
@@ -405,19 +479,19 @@ def test_characters_that_hide_or_reorder_text_are_shown_as_such(page: Page, serv
     assert page.evaluate(shown) == [plain, plain, plain, plain, "", plain]
 
 
-def test_another_origin_cannot_act(page: Page, served: Served, crawl: Crawl, complaints: list[str]) -> None:
+def test_another_origin_cannot_act(fresh: Page, served: Served, crawl: Crawl, complaints: list[str]) -> None:
     """Another port of the same address is the same site: the session's cookie comes along."""
-    enter(page, served, "dead?kind=handler")
-    expect(row(page, "/poison")).to_have_count(1)
+    enter(fresh, served, "dead?kind=handler")
+    expect(row(fresh, "/poison")).to_have_count(1)
     statuses: list[int] = []
-    page.on(
+    fresh.on(
         "response",
         lambda got: statuses.append(got.status) if got.request.method == "POST" else None,
     )
     body = json.dumps({"action": "drop", "filter": {}, "all": True})
     for host in ("127.0.0.1", "localhost"):
-        page.goto(f"http://{host}:{crawl.mending.rpartition(':')[2]}/poison?as=page")
-        page.evaluate(
+        fresh.goto(f"http://{host}:{crawl.mending.rpartition(':')[2]}/poison?as=page")
+        fresh.evaluate(
             """async ([url, body]) => {
               const options = {method: 'POST', mode: 'no-cors', credentials: 'include', body};
               await fetch(url + '/api/dead', options).catch(() => {});
@@ -429,40 +503,40 @@ def test_another_origin_cannot_act(page: Page, served: Served, crawl: Crawl, com
             }""",
             [served.url, body],
         )
-        page.wait_for_url(f"{served.url}/api/dead")
+        fresh.wait_for_url(f"{served.url}/api/dead")
     assert statuses
     assert all(status in (401, 403) for status in statuses), statuses
-    enter(page, served, "dead?kind=handler")
-    expect(row(page, "/poison")).to_have_count(1)
+    enter(fresh, served, "dead?kind=handler")
+    expect(row(fresh, "/poison")).to_have_count(1)
     complaints.clear()  # the foreign page runs its own tags, and the browser reports the refusals
 
 
-def test_read_only_shows_everything_and_offers_nothing(page: Page, crawl: Crawl, served: Served) -> None:
+def test_read_only_shows_everything_and_offers_nothing(fresh: Page, crawl: Crawl, served: Served) -> None:
     with dashboard_over(crawl.store, read_only=True) as read_only:
-        enter(page, read_only)
-        expect(row(page, "harbour")).to_be_visible()
-        expect(page.get_by_text("read-only", exact=True)).to_be_visible()
+        enter(fresh, read_only)
+        expect(row(fresh, "harbour")).to_be_visible()
+        expect(fresh.get_by_text("read-only", exact=True)).to_be_visible()
         for place in ("overview", "dead", f"hosts/{crawl.failing}", "dead?kind=handler"):
-            go(page, place)
-            expect(page.locator("main .card").first).to_be_visible()
-            actions = page.locator("main").get_by_role("button", name="pause").or_(page.locator(".danger"))
+            go(fresh, place)
+            expect(fresh.locator("main .card").first).to_be_visible()
+            actions = fresh.locator("main").get_by_role("button", name="pause").or_(fresh.locator(".danger"))
             assert actions.count() == 0, place
-            assert page.locator("main input[type=checkbox]").count() == 0, place
-        csrf = page.evaluate("fetch('/api/session').then(answer => answer.json())")["csrf"]
-        answer = page.context.request.post(
+            assert fresh.locator("main input[type=checkbox]").count() == 0, place
+        csrf = fresh.evaluate("fetch('/api/session').then(answer => answer.json())")["csrf"]
+        answer = fresh.context.request.post(
             f"{read_only.url}/api/dead", data={"action": "drop", "ids": [1]}, headers={"X-Shoal-CSRF": csrf}
         )
         assert answer.status == 403
-        page.goto("about:blank")
+        fresh.goto("about:blank")
 
 
-def test_a_lost_connection_is_told_and_mends(page: Page, served: Served, complaints: list[str]) -> None:
-    page.route("**/api/stream", lambda route: route.abort())
-    enter(page, served)
-    expect(page.locator("#offline")).to_contain_text("No connection")
-    page.unroute("**/api/stream")
-    expect(page.locator("#offline")).to_be_hidden()
-    expect(page.locator(".pulse-state")).to_have_text("live")
+def test_a_lost_connection_is_told_and_mends(fresh: Page, served: Served, complaints: list[str]) -> None:
+    fresh.route("**/api/stream", lambda route: route.abort())
+    enter(fresh, served)
+    expect(fresh.locator("#offline")).to_contain_text("No connection")
+    fresh.unroute("**/api/stream")
+    expect(fresh.locator("#offline")).to_be_hidden()
+    expect(fresh.locator(".pulse-state")).to_have_text("live")
     complaints.clear()  # the browser reports the aborted request
 
 
@@ -500,21 +574,21 @@ def test_the_phone_menu_leads_everywhere(page: Page, served: Served) -> None:
     expect(page.get_by_role("link", name="Proxies")).to_be_hidden()
 
 
-def test_keys_and_theme(page: Page, served: Served) -> None:
-    enter(page, served)
-    page.keyboard.press("g")
-    page.keyboard.press("w")
-    expect(page.locator("#title")).to_have_text("Workers")
-    expect(page.locator("#title")).to_be_focused()
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog")).to_contain_text("Dead letters")
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_have_count(0)
-    page.get_by_role("button", name="theme: system").click()
-    page.get_by_role("button", name="theme: light").click()
-    page.reload()
-    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
-    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+def test_keys_and_theme(fresh: Page, served: Served) -> None:
+    enter(fresh, served)
+    fresh.keyboard.press("g")
+    fresh.keyboard.press("w")
+    expect(fresh.locator("#title")).to_have_text("Workers")
+    expect(fresh.locator("#title")).to_be_focused()
+    fresh.keyboard.press("?")
+    expect(fresh.get_by_role("dialog")).to_contain_text("Dead letters")
+    fresh.keyboard.press("Escape")
+    expect(fresh.get_by_role("dialog")).to_have_count(0)
+    fresh.get_by_role("button", name="theme: system").click()
+    fresh.get_by_role("button", name="theme: light").click()
+    fresh.reload()
+    expect(fresh.locator("html")).to_have_attribute("data-theme", "dark")
+    ground = fresh.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(int(part) for part in ground[4:-1].split(",")) < 150
 
 

@@ -55,7 +55,7 @@ def titles(web: ChaoticWeb) -> dict[str, str]:
 
 async def test_a_third_of_the_pages_are_shells(record_property: Callable[[str, object], None]) -> None:
     """Apart from the others. Shells among them are in tests/unit/test_escalation_crawl.py."""
-    async with ChaoticWeb({"site": HostProfile("scripted", pages=60, shells_at="/app/")}, seed=8) as web:
+    async with ChaoticWeb({"site": HostProfile("scripted", pages=45, shells_at="/app/")}, seed=8) as web:
         results = await crawl(spider_of(web))
         assert {row["url"]: row["title"] for row in results} == titles(web), "all data, and nothing empty"
         opened, shells = {web.url("site", hit.path) for hit in visits(web)}, web.shells_of("site")

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from browser import browser, failure, html, plain, shown, text_of, until
+from browser import browser, failure, html, kept_browser, plain, shown, text_of, until
 from integration.raw_server import RawServer, always, by_path, page, serve
 from shoal.fetch.browser.transport import BrowserTransport
 from shoal.fetch.cookie_jar import CookieJar
@@ -25,7 +25,7 @@ LATE = (
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def chromium() -> AsyncIterator[BrowserTransport]:
-    async with browser() as transport:
+    async with kept_browser(), browser() as transport:
         yield transport
 
 
@@ -56,6 +56,7 @@ async def test_a_page_after_its_scripts(chromium: BrowserTransport) -> None:
     assert "Content-Length" not in answer.headers
     assert "<!DOCTYPE html><html><head></head>" in answer.body.decode()
     assert "made by Shoal/" in answer.body.decode()
+    assert header(hit(server, "/"), "Accept-Language")
     assert 0 < answer.first_byte <= answer.elapsed
     assert answer.wire_bytes > 0
 
@@ -87,10 +88,13 @@ async def test_quiet_waits_for_what_scripts_fetch(chromium: BrowserTransport) ->
         assert '<p id="chained">' in await text_of(chromium, server.url("/"), "quiet")
 
 
-async def test_a_page_that_is_never_silent_is_taken_as_it_is(chromium: BrowserTransport) -> None:
+async def test_a_page_that_is_never_silent_is_taken_as_it_is(
+    chromium: BrowserTransport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.fetch.browser.transport._PATIENCE", 1.5)
     text = "<p id=p>here</p><script>setInterval(() => fetch('/poll'), 50)</script>"
     async with serve(by_path({"/": html(text), "/poll": page(b"")})) as server:
-        assert "here" in await text_of(chromium, server.url("/"), "quiet", total_timeout=8.0)
+        assert "here" in await text_of(chromium, server.url("/"), "quiet")
 
 
 async def test_what_never_appears(chromium: BrowserTransport) -> None:
@@ -117,23 +121,24 @@ async def test_a_selector_that_is_none(chromium: BrowserTransport) -> None:
 
 async def test_dialogs_and_popups_do_not_get_in_the_way(chromium: BrowserTransport) -> None:
     text = (
-        "<p id=p></p><script>alert(1); confirm(2); window.open('/popup'); p.textContent = 'went on'</script>"
+        "<p id=p></p><a id=a href=/popup target=_blank></a>"
+        "<script>alert(1); confirm(2); window.open('/popup'); a.click(); p.textContent = 'went on'</script>"
     )
     async with serve(by_path({"/": html(text)})) as server:
         assert "went on" in await text_of(chromium, server.url("/"), "quiet")
     assert server.paths == ["/"]
 
 
-async def test_resource_types_are_blocked() -> None:
+async def test_resource_types_are_blocked(chromium: BrowserTransport) -> None:
     text = (
         "<link rel=stylesheet href=/style.css><img src=/image.png><script src=/script.js></script>"
         "<script>try { new WebSocket(location.origin.replace('http', 'ws') + '/socket') } catch {}</script>"
     )
     async with (
-        browser(browser_block=["image", "stylesheet", "websocket"]) as chromium,
+        browser(browser_block=["image", "stylesheet", "websocket"]) as blocking,
         serve(by_path({"/": html(text), "/script.js": page(b"")})) as server,
     ):
-        await text_of(chromium, server.url("/"), "quiet")
+        await text_of(blocking, server.url("/"), "quiet")
     assert sorted(server.paths) == ["/", "/script.js"]
 
 
@@ -211,16 +216,16 @@ async def test_a_click_may_lead_on(chromium: BrowserTransport) -> None:
         await answer.close()
 
 
-async def test_a_forgotten_tab_is_closed() -> None:
+async def test_a_forgotten_tab_is_closed(chromium: BrowserTransport) -> None:
     async with (
-        browser(handler_timeout=0.2, browser_tabs=1) as chromium,
+        browser(handler_timeout=0.2, browser_tabs=1) as narrow,
         serve(by_path({"/": html("<p>a")})) as server,
     ):
-        await text_of(chromium, server.url("/"))  # starts it, which may take longer
-        answer = await shown(chromium, server.url("/"), total_timeout=3.0)
+        await text_of(narrow, server.url("/"))  # its first page may take longer
+        answer = await shown(narrow, server.url("/"), total_timeout=3.0)
         assert answer.tab is not None
         async with asyncio.timeout(40):
-            await text_of(chromium, server.url("/"))  # there is room for one tab only
+            await text_of(narrow, server.url("/"))  # there is room for one tab only
         with pytest.raises(TabLost, match="longer than total_timeout and handler_timeout"):
             await answer.tab.html()
 
@@ -310,9 +315,10 @@ async def test_what_is_no_page_comes_as_it_is(chromium: BrowserTransport, answer
     assert server.paths == ["/"]
 
 
-async def test_a_page_that_does_not_say_it_is_one(chromium: BrowserTransport) -> None:
+@pytest.mark.parametrize("status", ["200 OK", "404 Not Found"])
+async def test_a_page_that_does_not_say_it_is_one(chromium: BrowserTransport, status: str) -> None:
     body = b"<!doctype html><p id=p></p><script>p.textContent = 'ran'</script>"
-    async with serve(by_path({"/": page(body)})) as server:
+    async with serve(by_path({"/": page(body, status)})) as server:
         assert "ran</p>" in await text_of(chromium, server.url("/"))
 
 
@@ -406,12 +412,12 @@ async def test_cookies_go_both_ways(chromium: BrowserTransport) -> None:
     assert header(hit(server, "/again"), "Cookie") == "kept=1"
 
 
-async def test_a_crawl_without_cookies() -> None:
+async def test_a_crawl_without_cookies(chromium: BrowserTransport) -> None:
     async with (
-        browser(cookies=False) as chromium,
+        browser(cookies=False) as forgetful,
         serve(by_path({"/": html(STORES, Set_Cookie="a=1; HttpOnly")})) as server,
     ):
-        texts = [await text_of(chromium, server.url("/")) for _ in range(2)]
+        texts = [await text_of(forgetful, server.url("/")) for _ in range(2)]
     assert ['<p id="p">|0</p>' in text for text in texts] == [True, True]
     assert page_cookies(server) == [None, None]
 

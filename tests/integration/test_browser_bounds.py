@@ -31,6 +31,7 @@ from shoal.fetch.transport import FetchRequest
 from shoal.settings import Settings
 from shoal.spider.rendering import Rendering, TabLost
 from shoal.testing.proxy_server import ProxyServer
+from which_browser import FULL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -311,7 +312,7 @@ async def test_a_browser_is_replaced_after_some_pages() -> None:
     async with browser(browser_pages=2) as chromium, serve(always(html("<p>a"))) as server:
         seen: dict[int, list[int]] = {}
         open_page = await shown(chromium, server.url("/"))  # keeps the first one alive
-        for _ in range(5):
+        for _ in range(4):
             await text_of(chromium, server.url("/"))
             seen[current(chromium).pid] = current(chromium).processes.pids()
         first, second = list(seen)
@@ -320,14 +321,13 @@ async def test_a_browser_is_replaced_after_some_pages() -> None:
         await open_page.close()
         await all_gone(seen[first])
         assert is_running(second)
-        for _ in range(2):
-            await text_of(chromium, server.url("/"))
+        await text_of(chromium, server.url("/"))
         assert current(chromium).pid not in seen
         await all_gone(seen[second])
 
 
 async def test_a_browser_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.fetch.browser.rotation._LOOK", 0.05)
+    monkeypatch.setattr("shoal.fetch.browser.rotation._LOOK", 0.15)
     monkeypatch.setattr("shoal.fetch.browser.rotation._IDLE", 0.3)
     async with serve(always(html("<h1>Here</h1>"))) as server, browser() as transport:
         answer = await shown(transport, server.url())
@@ -339,7 +339,10 @@ async def test_a_browser_that_nobody_uses_ends(monkeypatch: pytest.MonkeyPatch) 
         assert "Here" in await text_of(transport, server.url()), "the next page has a fresh one"
 
 
-async def test_a_browser_that_grows_too_far_is_killed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_browser_that_grows_too_far_is_killed(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.fetch.browser.rotation._LOOK", 0.15)
     async with browser(browser_memory=20 * MB) as chromium, serve(silent) as server:
         async with asyncio.timeout(40):
             assert (await failure(chromium, server.url("/"))).kind == "browser_crash"
@@ -347,7 +350,8 @@ async def test_a_browser_that_grows_too_far_is_killed(caplog: pytest.LogCaptureF
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-async def test_nothing_is_left_running(hangs: bool) -> None:
+async def test_nothing_is_left_running(hangs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.fetch.browser.chromium._END", 1.0 if hangs else 20.0)
     async with serve(always(html("<p>a"))) as server:
         async with browser() as chromium:
             open_page = await shown(chromium, server.url("/"))
@@ -356,6 +360,7 @@ async def test_nothing_is_left_running(hangs: bool) -> None:
             assert profile is not None
             assert profile.is_dir()
             assert len(processes) > 3
+            assert current(chromium).processes.driver in processes
             if hangs:
                 for pid in processes:
                     os.kill(pid, signal.SIGSTOP)
@@ -401,14 +406,6 @@ async def test_several_pages_at_once_share_one_browser(chromium: BrowserTranspor
         await asyncio.gather(*(text_of(chromium, server.url(f"/{number}")) for number in range(4)))
         assert current(chromium) is used
         assert used.pages == pages + 4
-
-
-async def test_it_runs_at_a_lower_priority(chromium: BrowserTransport) -> None:
-    async with serve(always(html("<p>a"))) as server:
-        answer = await shown(chromium, server.url("/"))
-        nice = {os.getpriority(os.PRIO_PROCESS, pid) for pid in current(chromium).processes.pids()}
-        await answer.close()
-    assert min(nice) >= min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
 
 
 async def test_no_process_shows_its_address_bar(chromium: BrowserTransport) -> None:
@@ -461,16 +458,19 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
         await all_gone(processes)
 
 
+@pytest.mark.parametrize(
+    ("name", "sign"), [(FULL, "*/SingletonSocket" if FULL else "playwright_*/*"), ("", "playwright_*/*")]
+)
 async def test_a_browser_that_is_stopped_while_it_starts_leaves_no_file(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, name: str, sign: str
 ) -> None:
-    """Its driver kills it, and knows of the profile alone."""
-    path = find_chromium(Settings())
+    """Its driver kills it, and knows of the profile alone. A headless shell has no socket there."""
+    path = find_chromium(Settings(browser_path=name))
     assert path is not None
     with TemporaryDirectory(prefix="shoal-") as folder:  # with a short name: there will be a socket
         monkeypatch.setenv("TMPDIR", folder)
         starting = asyncio.create_task(Chromium.start(path, "test"))
-        await until(lambda: any(map(os.path.lexists, Path(folder).glob("*/SingletonSocket"))))
+        await until(lambda: any(map(os.path.lexists, Path(folder).glob(sign))))
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting

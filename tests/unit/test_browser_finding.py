@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from shoal.fetch.browser import executable
-from shoal.fetch.browser.executable import available, find_chromium, why_not
+from shoal.fetch.browser.executable import (
+    available,
+    find_chromium,
+    find_full,
+    find_headless_shell,
+    is_headless_shell,
+    why_not,
+)
 from shoal.settings import Settings
 from shoal.testing import install_chromium
 
@@ -38,11 +45,20 @@ def test_none() -> None:
     assert not available(settings)
     line = why_not(settings)
     assert "\n" not in line
-    for way in ("apt install chromium", "brew install", "playwright install chromium", "browser_path"):
+    for way in (
+        "apt install chromium or chromium-headless-shell",
+        "brew install",
+        "playwright install chromium",
+        "browser_path",
+    ):
         assert way in line
 
 
-@pytest.mark.parametrize("name", ["chromium", "chromium-browser", "google-chrome-stable", "microsoft-edge"])
+FULL = ["chromium", "chromium-browser", "google-chrome-stable", "microsoft-edge"]
+SHELLS = ["chromium-headless-shell", "chrome-headless-shell", "headless_shell", "headless-shell"]
+
+
+@pytest.mark.parametrize("name", [*FULL, *SHELLS])
 def test_the_usual_names(tmp_path: Path, name: str) -> None:
     path = program(tmp_path / "bin" / name)
     assert find_chromium(Settings()) == path
@@ -55,6 +71,35 @@ def test_chromium_comes_first(tmp_path: Path) -> None:
     assert find_chromium(Settings()) == path
 
 
+@pytest.mark.parametrize(
+    "full", ["bin/microsoft-edge", "home/.cache/ms-playwright/chromium-1/chrome-linux/chrome"]
+)
+def test_a_full_browser_comes_before_a_headless_shell(tmp_path: Path, full: str) -> None:
+    shell = program(tmp_path / "bin/chromium-headless-shell")
+    assert find_chromium(Settings()) == find_headless_shell() == shell
+    assert find_full() is None
+    path = program(tmp_path / full)
+    executable._usual.cache_clear()
+    assert find_chromium(Settings()) == find_full() == path
+    assert find_headless_shell() == shell
+
+
+@pytest.mark.parametrize(
+    "name", ["chrome-linux/headless_shell", "chrome-headless-shell-linux64/chrome-headless-shell"]
+)
+def test_the_shell_that_playwright_has_downloaded(tmp_path: Path, name: str) -> None:
+    path = program(tmp_path / "home/.cache/ms-playwright/chromium_headless_shell-1200" / name)
+    assert find_chromium(Settings()) == find_headless_shell() == path
+
+
+def test_a_headless_shell_is_known_by_its_name(tmp_path: Path) -> None:
+    link = tmp_path / "chromium"
+    for name in (*FULL, *SHELLS):
+        link.unlink(missing_ok=True)
+        link.symlink_to(program(tmp_path / "bin" / name))
+        assert is_headless_shell(tmp_path / "bin" / name) == is_headless_shell(link) == (name in SHELLS)
+
+
 def test_what_playwright_has_downloaded(tmp_path: Path) -> None:
     cache = tmp_path / "home/.cache/ms-playwright"
     program(cache / "chromium-1100/chrome-linux/chrome")
@@ -63,8 +108,8 @@ def test_what_playwright_has_downloaded(tmp_path: Path) -> None:
 
 
 def test_playwrights_other_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "there"))
-    path = program(tmp_path / "there/chromium-1200/chrome-linux/chrome")
+    monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers-0"))
+    path = program(tmp_path / "browsers-0/chromium-1200/chrome-linux/chrome")
     assert find_chromium(Settings()) == path
 
 
@@ -129,20 +174,45 @@ def apt_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
     return put
 
 
-def test_one_is_installed_even_if_the_lists_are_old(
+def installs(*paths: Path) -> str:
+    """What apt-get does."""
+    return "; ".join(f"echo > '{path}'; /bin/chmod +x '{path}'" for path in paths)
+
+
+def test_both_are_installed_even_if_the_lists_are_old(
     tmp_path: Path, apt_get: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    installed = tmp_path / "bin/chromium"
-    calls = apt_get(f"echo > '{installed}'; /bin/chmod +x '{installed}'")
+    full, shell = tmp_path / "bin/chromium", tmp_path / "bin/chromium-headless-shell"
+    calls = apt_get(installs(full, shell))
     assert install_chromium.main() == 0
     out, err = capfd.readouterr()
-    assert out == f"{installed}\n"
+    assert out == f"{full}\n{shell}\n"
     assert "no network" in err
     assert "chatter" not in err
     update, install = calls.read_text().splitlines()
     assert update.startswith("noninteractive --quiet=2 ")
     assert update.endswith(" update")
-    assert install.endswith(" install --yes --no-install-recommends chromium")
+    assert install.endswith(" install --yes --no-install-recommends chromium chromium-headless-shell")
+
+
+def test_one_is_installed_where_the_other_is_not_known(
+    tmp_path: Path, apt_get: Callable[[str], Path], capfd: pytest.CaptureFixture[str]
+) -> None:
+    full = tmp_path / "bin/chromium"
+    calls = apt_get(f"case $* in *shell) echo 'E: no such package' >&2; exit 100; esac; {installs(full)}")
+    assert install_chromium.main() == 0
+    assert capfd.readouterr().out == f"{full}\n"
+    assert calls.read_text().splitlines()[-1].endswith(" install --yes --no-install-recommends chromium")
+
+
+@pytest.mark.parametrize("name", ["chromium", "chromium-headless-shell"])
+def test_where_there_is_one_nothing_is_installed(
+    tmp_path: Path, apt_get: Callable[[str], Path], name: str
+) -> None:
+    program(tmp_path / "bin" / name)
+    calls = apt_get("exit 0")
+    assert install_chromium.main() == 0
+    assert not calls.exists()
 
 
 def test_one_that_cannot_be_installed(

@@ -244,6 +244,28 @@ def test_a_family_is_found_measured_and_ended() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="known from /proc")
+def test_a_script_that_waits_for_the_browser_belongs_to_it() -> None:
+    """As Debian's chromium-headless-shell is one. It leads the process group, and is above the browser."""
+    script = ["sh", "-c", "sh -c 'echo $$; cat; :'; :"]
+    code = f"import subprocess; subprocess.run({script!r}, start_new_session=True); input()"
+    driver = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert driver.stdout is not None
+        pid = int(driver.stdout.readline())
+        processes = BrowserProcesses(pid)
+        assert processes.driver == driver.pid
+        wait_until(lambda: len(processes.pids()) == 4, 10, "no fourth process")
+        assert os.getpgid(pid) not in (pid, driver.pid)
+        processes.kill()
+        wait_until(lambda: processes.pids() == [driver.pid], 10, "still there")
+    finally:
+        driver.kill()
+        driver.communicate()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="known from /proc")
 def test_a_strangers_process_is_not_taken_for_the_driver() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:

@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 import shutil
+import signal
 import stat
 import sys
 import time
@@ -20,7 +21,7 @@ from pathlib import Path
 from shoal import __version__
 from shoal.develop.findings import Finding
 from shoal.develop.probe import Place, in_thread
-from shoal.fetch.browser.executable import find_chromium, why_not
+from shoal.fetch.browser.executable import find_chromium, is_headless_shell, why_not
 from shoal.frontier import is_local
 from shoal.humanize import size
 from shoal.settings import BROWSER
@@ -213,16 +214,21 @@ async def chromium(place: Place) -> list[Finding]:
         problem, _, do = why_not(place.settings).partition(": ")
         return [Finding("chromium", "wrong" if wanted else "skipped", problem, do)]
     process = await asyncio.create_subprocess_exec(
-        path, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+        path,
+        "--version",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         said, _ = await process.communicate()
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)  # it may be a script that waits for the browser
             await process.wait()
     text = said.decode(errors="replace").strip()
     if process.returncode or not text:
         do = "start it by hand to see why, or name another with browser_path"
         return [Finding("chromium", "wrong", f"{path} does not start (exit code {process.returncode})", do)]
-    return [Finding("chromium", "ok", f"{text} ({path})")]
+    kind = ", a headless shell" if is_headless_shell(path) else ""
+    return [Finding("chromium", "ok", f"{text}{kind} ({path})")]

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shoal.fetch.browser.executable import is_headless_shell
 from shoal.fetch.browser.gate import Door
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _FLAGS = (
     "--disable-sync",
     # One target a page: requests of its frames are seen with the rest.
     "--disable-site-isolation-trials",
+    "--block-new-web-contents",  # for a headless shell, which does not block popups otherwise
     f"--js-flags=--max-old-space-size={_HEAP}",
     # The network only through the doors.
     "--proxy-server=http://127.0.0.1:9",
@@ -49,6 +51,8 @@ _FLAGS = (
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",  # its name in other versions
 )
+# A headless shell names no language otherwise, as no person's browser does. A full browser names the machine's.
+_OF_SHELLS = ("--accept-lang=en-US,en",)
 _NOT_THESE = ["--disable-popup-blocking", "--disable-ipc-flooding-protection"]  # defaults of playwright
 
 
@@ -159,7 +163,7 @@ async def _launch(playwright: Playwright, path: Path, user_agent: str) -> Browse
     options: dict[str, Any] = {
         "executable_path": _NICED if niced else path,
         "env": {**environment, "SHOAL_CHROMIUM": str(path)},
-        "args": [*_FLAGS, f"--user-agent={user_agent}"],
+        "args": [*_FLAGS, *(_OF_SHELLS if is_headless_shell(path) else ()), f"--user-agent={user_agent}"],
         "ignore_default_args": _NOT_THESE,
         "timeout": _START * 1000,
         # We handle signals: pages in flight are finished first.
@@ -223,9 +227,8 @@ class BrowserProcesses:
 
     def __init__(self, browser: int) -> None:
         self.browser = browser
-        driver = _parent(browser)
-        # The driver is our child, and the browser is its child: no other process is taken for ours.
-        self.driver = driver if driver is not None and _parent(driver) == os.getpid() else None
+        self.driver = _driver_of(browser)
+        self._group = _group_of(browser, self.driver)
         self._born = {pid: _born(pid) for pid in (browser, self.driver) if pid is not None}
 
     def __repr__(self) -> str:
@@ -264,8 +267,8 @@ class BrowserProcesses:
             if pid != self.driver:
                 _kill(pid)
         with suppress(OSError):
-            if self._is_running(self.browser):
-                os.killpg(self.browser, signal.SIGKILL)
+            if self._group is not None and self._is_running(self.browser):
+                os.killpg(self._group, signal.SIGKILL)
 
     def kill_driver(self) -> None:
         if self.driver is not None and self._is_running(self.driver):
@@ -313,6 +316,24 @@ def _memory(pid: int) -> int:
     # The kernel does not show this of a process in a sandbox.
     numbers = _read(f"/proc/{pid}/statm").split()
     return (int(numbers[1]) - int(numbers[2])) * _PAGE if numbers else 0
+
+
+def _driver_of(browser: int) -> int | None:
+    """Our child among those above the browser: no other process is taken for ours. Between the two may be a script that
+    waits for the browser's end, as Debian's chromium-headless-shell does."""
+    above = _parent(browser)
+    while above is not None and (next_above := _parent(above)) != os.getpid():
+        above = next_above
+    return above
+
+
+def _group_of(browser: int, driver: int | None) -> int | None:
+    """The process group that the driver made for the browser."""
+    with suppress(OSError):
+        group = os.getpgid(browser)
+        if group not in (os.getpgrp(), driver and os.getpgid(driver)):
+            return group
+    return None
 
 
 def _parent(pid: int) -> int | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,11 +30,13 @@ _APPS = (
 _IN_CACHE = (
     "chromium-*/chrome-linux*/chrome",
     "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
-    "chromium_headless_shell-*/*/*headless*shell",
 )
+# The same engine without windows: cheaper, but easier to tell from a person's browser. So full ones come first.
+_SHELLS = ("chromium-headless-shell", "chrome-headless-shell", "headless_shell", "headless-shell")
+_SHELLS_IN_CACHE = ("chromium_headless_shell-*/*/*headless*shell",)
 _HOW = (
-    "install one (apt install chromium, brew install --cask chromium, playwright install chromium) "
-    "or name one with browser_path"
+    "install one (apt install chromium or chromium-headless-shell, brew install --cask chromium, "
+    "playwright install chromium) or name one with browser_path"
 )
 
 
@@ -60,19 +63,39 @@ def why_not(settings: Settings) -> str:
 
 @lru_cache(1)
 def _usual() -> Path | None:
-    return next((Path(path) for name in _candidates() if (path := shutil.which(name))), None)
+    return find_full() or find_headless_shell()
 
 
-def _candidates() -> Iterator[str]:
-    yield from _NAMES
-    yield from (*_APPS, *(str(Path.home() / app.lstrip("/")) for app in _APPS))
-    for pattern in _IN_CACHE:
-        yield from sorted(map(str, _cache().glob(pattern)), reverse=True)  # the newest first
+def find_full() -> Path | None:
+    """A browser with windows, in the usual places."""
+    apps = (*_APPS, *(str(Path.home() / app.lstrip("/")) for app in _APPS))
+    return _first((*_NAMES, *apps, *_downloaded(_IN_CACHE)))
+
+
+def find_headless_shell() -> Path | None:
+    """The engine without windows, in the usual places."""
+    return _first((*_SHELLS, *_downloaded(_SHELLS_IN_CACHE)))
+
+
+def is_headless_shell(path: Path) -> bool:
+    """By its name: the browser itself tells only when it runs."""
+    return re.search("headless.?shell", path.resolve().name) is not None
+
+
+def _first(names: Iterable[str]) -> Path | None:
+    return next((Path(path) for name in names if (path := shutil.which(name))), None)
+
+
+def _downloaded(patterns: Iterable[str]) -> Iterator[str]:
+    """What playwright has downloaded, the newest first."""
+    for pattern in patterns:
+        yield from sorted(map(str, _cache().glob(pattern)), reverse=True)
 
 
 def _cache() -> Path:
     """Where playwright puts the browsers that it downloads."""
-    if path := os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "").strip("0"):
+    path = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
+    if path not in ("", "0"):  # 0: beside playwright's own files
         return Path(path)
     caches = "Library/Caches" if sys.platform == "darwin" else ".cache"
     return Path.home() / caches / "ms-playwright"

@@ -80,6 +80,7 @@ class Navigation:
         self._ways = 0  # documents asked for in the main frame
         self.frame = ""  # the main one
         self._document = ""  # the request of its latest document
+        self._is_empty = True  # no byte of that has arrived
         self._cookies: dict[str, asyncio.Future[tuple[str, ...]]] = {}  # by request
         self._logins = 0
         self._started = loop.time()
@@ -89,7 +90,9 @@ class Navigation:
         session = self._session
         session.on("Fetch.requestPaused", lambda event: self.do(self._paused(event)))
         session.on("Fetch.authRequired", lambda event: self.do(self._asked_who(event)))
+        session.on("Network.dataReceived", self._received)
         session.on("Network.loadingFailed", self._failed)
+        session.on("Network.loadingFinished", self._finished)
         session.on("Network.responseReceivedExtraInfo", self._received_raw)
         patterns: list[dict[str, str]] = [
             {"resourceType": "Document", "requestStage": "Request"},
@@ -164,7 +167,7 @@ class Navigation:
                 self.end(self._response(307, CIMultiDictProxy(CIMultiDict(Location=url))))
             await self._fail(event, "Aborted")
             return
-        self._document = event.get("networkId", "")
+        self._document, self._is_empty = event.get("networkId", ""), True
         await self._continue(event, **changes)
 
     def _may_go_to(self, url: str) -> bool:
@@ -283,10 +286,23 @@ class Navigation:
         """A request failed. Only that for the main document matters."""
         if event["requestId"] != self._document or event.get("canceled"):
             return
-        if "HTTP_RESPONSE_CODE_FAILURE" in event["errorText"]:  # an error without a body: nothing to show
-            self.end(self._response(self.status, decoded(self.headers)))
+        if "HTTP_RESPONSE_CODE_FAILURE" in event["errorText"]:
+            self._end_empty()
         else:
             self.end(self.failure(event["errorText"]))
+
+    def _finished(self, event: dict[str, Any]) -> None:
+        if event["requestId"] == self._document and self.status >= 400 and self._is_empty:
+            self._end_empty()
+
+    def _received(self, event: dict[str, Any]) -> None:
+        if event["requestId"] == self._document:
+            self._is_empty = False
+
+    def _end_empty(self) -> None:
+        """An error without a body, so there is nothing to show. A full browser says that it failed, and shows a page of
+        its own; a headless shell shows an empty one."""
+        self.end(self._response(self.status, decoded(self.headers)))
 
     def _too_large(self) -> None:
         detail = f"the page and its parts have more than {self.cap} decoded bytes; raise max_body to take it"
