@@ -12,10 +12,12 @@ import atexit
 import gc
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -56,8 +58,9 @@ class Order(msgspec.Struct, frozen=True):
     argv: list[str]
     folder: str
     env: dict[str, str]
-    out: str  # files
+    out: str  # files; what is said goes to the end of one that is both
     err: str
+    in_session: bool  # of its own
 
 
 class Forker:
@@ -77,9 +80,19 @@ class Forker:
                 start_new_session=True,  # Ctrl-C is for the tests
             )
 
-    def start(self, argv: Sequence[str], folder: Path, env: Mapping[str, str], out: Path, err: Path) -> int:
+    def start(
+        self,
+        argv: Sequence[str],
+        folder: Path,
+        env: Mapping[str, str],
+        out: Path,
+        err: Path,
+        *,
+        in_session: bool = False,
+    ) -> int:
         """Answers the process id."""
-        return self._ask(msgspec.json.encode(Order([*argv], str(folder), {**env}, str(out), str(err))))
+        order = Order([*argv], str(folder), {**env}, str(out), str(err), in_session)
+        return self._ask(msgspec.json.encode(order))
 
     def exit_code(self, pid: int) -> int | None:
         """Of one that has ended, to be asked for once; None: it runs."""
@@ -94,6 +107,33 @@ class Forker:
         with self._turn:
             self._socket.send(message)
             return int(self._socket.recv(100))
+
+
+class Forked:
+    """A program that was forked, in place of a subprocess.Popen."""
+
+    def __init__(
+        self, source: str, command: Sequence[str], folder: Path, env: Mapping[str, str], log: Path
+    ) -> None:
+        python, *argv = command
+        assert python == sys.executable
+        self._forker = forker(source)
+        self._code: int | None = None
+        self.pid = self._forker.start(argv, folder, env, log, log, in_session=True)
+
+    def poll(self) -> int | None:
+        if self._code is None:
+            self._code = self._forker.exit_code(self.pid)
+        return self._code
+
+    def wait(self) -> int:
+        while (code := self.poll()) is None:
+            time.sleep(0.01)
+        return code
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
 
 
 _RUNS = 1_000  # no exit code is like this
@@ -134,8 +174,11 @@ def _become(order: Order) -> None:
     os.chdir(order.folder)
     os.environ.clear()
     os.environ.update(order.env)
+    if order.in_session:
+        os.setsid()
+    mode = os.O_APPEND if order.out == order.err else os.O_TRUNC
     for path, stream in ((order.out, 1), (order.err, 2)):
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o644)
         os.dup2(file, stream)
         os.close(file)
     if order.argv[0] == "-c":

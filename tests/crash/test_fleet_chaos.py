@@ -10,12 +10,14 @@ from __future__ import annotations
 import pytest
 from benchmarks.fleet.chaos import Terms, run
 
+from crash.harness import fork
+
 
 @pytest.mark.parametrize(
     "terms", [Terms(seed=1), Terms(seed=2, cluster=True)], ids=["one server", "three nodes"]
 )
 def test_nothing_is_lost_or_doubled_and_no_host_is_hit_too_fast(terms: Terms) -> None:
-    verdict = run(terms)
+    verdict = run(terms, fork)
     complaints = verdict.complaints(terms.rate, terms.per_host)
     assert not complaints, "\n".join([*complaints, *verdict.story])
     assert len(verdict.story) == 7
