@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -31,6 +32,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from benchmarks.fleet.processes import Begin, Member, execute
 from shoal.frontier import open_frontier
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job
@@ -90,9 +92,9 @@ def store_of(kind: str, folder: str) -> Iterator[str]:
             yield "store.db"
 
 
-def run(folder: Path, store: str, case: Case, states: Sequence[str] = STATES) -> bool:
-    """Whether all held."""
-    with serving() as web, Fleet(folder, store, web) as fleet:
+def run(folder: Path, store: str, case: Case, states: Sequence[str] = STATES, begin: Begin = execute) -> bool:
+    """Whether all held. `begin`: how commands are begun."""
+    with serving() as web, Fleet(folder, store, web, begin) as fleet:
         held = [fleet.try_state(state, case) for state in states]
         return all(held)
 
@@ -117,6 +119,7 @@ def serving() -> Iterator[Web]:
 
     class Answer(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a body waits 40 ms for the client to confirm the head
 
         def do_GET(self) -> None:
             web.asked[self.path] += 1
@@ -152,13 +155,15 @@ def serving() -> Iterator[Web]:
 
 
 class Fleet:
-    def __init__(self, folder: Path, store: str, web: Web) -> None:
+    def __init__(self, folder: Path, store: str, web: Web, begin: Begin) -> None:
+        self._begin = begin
+        self._begun = itertools.count()
         self._folder = folder
         self._store = store
         self._address = store if "://" in store else str(folder / store)  # as seen from here
         self._web = web
         self._name = ""  # of the job
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._workers: list[Member] = []
 
     def __enter__(self) -> Fleet:
         (self._folder / "site.py").write_text(SPIDER)
@@ -214,12 +219,18 @@ class Fleet:
     def _add_and_die(self, urls: Sequence[str]) -> None:
         """Half of its list is in the job, the other half has not been read, and it is killed."""
         before = self._job().counters.admitted
-        adder = self._start("add", self._name, "-i", "-", stdin=subprocess.PIPE)
+        adder = subprocess.Popen(
+            [*SHOAL, "add", self._name, "-i", "-", "--store", self._store],
+            cwd=self._folder,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
         assert adder.stdin is not None
         adder.stdin.write("".join(f"{url}\n" for url in urls[: len(urls) // 2]).encode())
         adder.stdin.flush()
         self._until(lambda job: job.counters.admitted > before, "the half that is added")
-        end(adder)
+        adder.kill()
+        adder.communicate()
 
     def _kill_a_worker(self) -> None:
         end(self._workers.pop(0))
@@ -264,27 +275,20 @@ class Fleet:
 
         return asyncio.run(answer())
 
-    def _start(self, *words: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*SHOAL, *words, "--store", self._store],
-            cwd=self._folder,
-            stdin=stdin,
-            stdout=subprocess.PIPE if words[0] != "worker" else subprocess.DEVNULL,
-            stderr=subprocess.PIPE if words[0] != "worker" else subprocess.DEVNULL,
-            start_new_session=True,  # a worker's guardian and its child are killed together
-        )
+    def _start(self, *words: str) -> Member:
+        name = f"{words[0]}-{next(self._begun)}"
+        return Member(name, [*SHOAL, *words, "--store", self._store], self._folder, {}, self._begin)
 
-    def _command(self, *words: str) -> bytes:
-        process = self._start(*words)
-        out, error = process.communicate(timeout=DEADLINE)
-        assert process.returncode == 0, f"shoal {' '.join(words)}: {error.decode()}"
-        return out
+    def _command(self, *words: str) -> None:
+        member = self._start(*words)
+        assert member.code(DEADLINE) == 0, f"shoal {' '.join(words)}: {member.words}"
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+def end(worker: Member) -> None:
+    """A guardian and its child are killed together."""
+    if worker.running:
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.kill()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from benchmarks.fleet.mischief import Mischief
-from benchmarks.fleet.processes import FleetError, Member, Members, until
+from benchmarks.fleet.processes import Begin, FleetError, Member, Members, execute, until
 from benchmarks.fleet.shoal_fleet import ROWS, ShoalFleet
 from benchmarks.fleet.verdict import Verdict, judge
 from shoal.testing import HostProfile, WebProcess
@@ -65,14 +65,15 @@ class Servers(Struct, frozen=True):
     database: PostgresServer | None
 
 
-def run(terms: Terms) -> Verdict:
+def run(terms: Terms, begin: Begin = execute) -> Verdict:
+    """`begin`: how the processes of the fleet are begun."""
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="shoal-chaos-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         folder.chmod(0o755)  # PostgreSQL does not run as root
         servers = _start_servers(terms, folder, stack)
         web = stack.enter_context(WebProcess(_make_web(terms), terms.seed))
-        members = stack.enter_context(Members(folder / "fleet"))
+        members = stack.enter_context(Members(folder / "fleet", begin))
         members.folder.mkdir()
         return _crawl(terms, ShoalFleet(members, servers.store, _start_urls(web, terms)), servers, web)
 

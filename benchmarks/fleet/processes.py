@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Protocol, Self, TypeVar
 
 import shoal
 from shoal.fetch.browser.chromium import children_of
@@ -35,28 +35,58 @@ def until(found: Callable[[], T], what: str, *said: Member, seconds: float = DEA
     return answer
 
 
+class Begun(Protocol):
+    """A process that was begun, as subprocess.Popen is one."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self) -> int: ...
+
+    def kill(self) -> None: ...
+
+
+class Begin(Protocol):
+    """Begins a command in a folder, in a session of its own: Ctrl-C is for whoever started the fleet. What it says
+    goes to the end of a file."""
+
+    def __call__(self, command: Sequence[str], folder: Path, env: Mapping[str, str], log: Path) -> Begun: ...
+
+
+def execute(command: Sequence[str], folder: Path, env: Mapping[str, str], log: Path) -> Begun:
+    with log.open("ab") as words:
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=words,
+            stderr=words,
+            start_new_session=True,
+        )
+
+
 class Member:
     """One process. Its words go to a file, so it never blocks on a pipe that nobody reads."""
 
-    def __init__(self, name: str, command: Sequence[str], folder: Path, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        env: Mapping[str, str],
+        begin: Begin = execute,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.name, self.folder = name, folder
         self.log = folder / f"{name}.log"
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=_environment(env),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for whoever started the fleet
-            )
+        self._process = begin(command, folder, _environment(env), self.log)
         self.pid = self._process.pid
         self.started = time.monotonic()
 
     def __repr__(self) -> str:
-        return f"<{self.name}, pid {self.pid}, {'running' if self.running else self._process.returncode}>"
+        return f"<{self.name}, pid {self.pid}, {'running' if self.running else self._process.poll()}>"
 
     @property
     def running(self) -> bool:
@@ -85,7 +115,7 @@ class Member:
     def code(self, seconds: float) -> int:
         """The exit code, once it has ended by itself."""
         until(lambda: not self.running, f"the end of {self.name}", self, seconds=seconds)
-        return self._process.returncode
+        return self._process.wait()
 
     def cpu(self) -> float:
         """Seconds of processor time so far, of the process as a whole."""
@@ -102,8 +132,9 @@ class Member:
 class Members:
     """Every process that was started, in the order of starting."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, begin: Begin = execute) -> None:
         self.folder = folder
+        self._begin = begin
         self.all: list[Member] = []
 
     def __enter__(self) -> Self:
@@ -114,7 +145,7 @@ class Members:
             member.kill()
 
     def start(self, name: str, command: Sequence[str], folder: Path | None = None, **env: str) -> Member:
-        member = Member(name, command, folder or self.folder, env)
+        member = Member(name, command, folder or self.folder, env, self._begin)
         self.all.append(member)
         return member
 

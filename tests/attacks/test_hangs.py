@@ -185,18 +185,33 @@ def test_a_process_that_was_stopped_is_ended_and_replaced(desk: Desk, web: WebPr
     assert len(desk.urls()) == len(honest_pages(web))
 
 
-def test_a_command_that_slept_as_a_whole_goes_on(desk: Desk, web: WebProcess) -> None:
-    """As after Ctrl-Z and fg, or with the lid of a laptop: nobody knows how long it was."""
-    fleet_of(desk, SQLITE, *web.start_urls)
-    process = desk.start("crawl", "site.py", "-o", ROWS, *BRIEF)
-    until(desk.size, "the first rows")
+def test_a_command_that_slept_as_a_whole_goes_on(desk: Desk, web: WebProcess, villain: Villain) -> None:
+    """As after Ctrl-Z and fg: nobody knows how long it was. Not even the handler that it slept in is late."""
+    fleet_of(desk, SQLITE, *web.start_urls, villain.url("/calm"))
+    desk.file(
+        "site.py",
+        SPIDER.replace(
+            'if page.url.endswith("/sleep"):',
+            """if page.url.endswith("/calm"):
+        Path("begun").touch()
+        while not Path("go").exists():
+            time.sleep(0.001)
+        time.sleep(0.5)
+    if page.url.endswith("/sleep"):""",
+        ),
+    )
+    # A busy machine needs a second to see that it has begun.
+    process = desk.start("crawl", "site.py", "-o", ROWS, "-s", "handler_timeout=2")
+    until((desk.folder / "begun").exists, "the handler")
     process.freeze()
+    desk.file("go", "")
     asleep = time.monotonic()
-    until(lambda: time.monotonic() > asleep + 3.5, "longer than a process may be silent")
+    until(lambda: time.monotonic() > asleep + 4.5, "longer than a process may be silent")
     process.thaw()
     assert process.code() == 0, process.err
     assert "ended" not in process.err
-    assert set(desk.urls()) == honest_pages(web)
+    assert "interrupting" not in process.err
+    assert set(desk.urls()) == honest_pages(web) | {villain.url("/calm")}, desk.dead()
 
 
 def test_a_slow_reader_of_its_output_is_waited_for(desk: Desk, web: WebProcess) -> None:

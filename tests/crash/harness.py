@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -20,7 +20,7 @@ from typing import Any, Self
 import msgspec
 
 import shoal
-from crash.forking import Forker, forker
+from crash.forking import Forked, Forker, forker
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.values import Job
@@ -268,6 +268,11 @@ class Desk:
     def dead(self) -> list[dict[str, Any]]:
         """`shoal dead list --json`."""
         return msgspec.json.decode(self.finish("dead", "list", "--json").out)
+
+
+def fork(command: Sequence[str], folder: Path, env: Mapping[str, str], log: Path) -> Forked:
+    """Begins a process of a benchmark, as its own `execute` does, but at once."""
+    return Forked(SOURCE, command, folder, env, log)
 
 
 def parse_rows(data: bytes) -> list[dict[str, Any]]:

@@ -76,6 +76,7 @@ def _quote(name: str, path: str) -> str:
 def _served(pages: Mapping[str, str]) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a body waits 40 ms for the client to confirm the head
 
         def do_GET(self) -> None:
             html = pages.get(self.path)

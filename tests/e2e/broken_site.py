@@ -73,6 +73,7 @@ class BrokenSite:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for the client to confirm the head
     site: BrokenSite
 
     def log_message(self, *args: object) -> None:

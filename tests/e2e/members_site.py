@@ -93,6 +93,7 @@ class Members:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for the client to confirm the head
     site: Members
 
     def log_message(self, *_: object) -> None:

@@ -19,6 +19,7 @@ import msgspec
 import pytest
 
 import shoal
+from crash.harness import Desk
 from shoal.cli.app import command_line
 from shoal.telemetry.logging import set_up
 from shoal.testing.servers import ValkeyServer
@@ -58,6 +59,7 @@ PATHS = {
 
 class Site(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for the client to confirm the head
     seen: ClassVar[Counter[str]] = Counter()
 
     def do_GET(self) -> None:
@@ -185,13 +187,12 @@ def test_the_figures_of_a_run_go_on_when_its_process_dies(site: str, tmp_path: P
             "    yield {",
         )
     )
-    with crawling("crawl", "mortal.py", "--summary", "end.json", cwd=tmp_path) as process:
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 0, err
+    with Desk(tmp_path) as desk:
+        err = desk.finish("crawl", "mortal.py", "--summary", "end.json").err
     end = read(tmp_path / "end.json")
     check_job(end)
     assert end["restarts"] == 1
-    assert "1; what was counted just before is missing" in err.decode()
+    assert "1; what was counted just before is missing" in err
     assert (end["done"], end["dead"], end["merged"]) == (1 + 9 + 4, 3 + 2 + 5 + 2, 3)
     fetched = sum(Site.seen.values())
     assert fetched - 8 <= end["fetches"] <= fetched, "all but what was in flight, and the last half second"
@@ -282,13 +283,16 @@ EXITS = [
 ]  # fmt: skip
 
 
-def test_every_command_keeps_to_the_table_of_exit_codes(cli: Cli, site: str, tmp_path: Path) -> None:
+def test_every_command_keeps_to_the_table_of_exit_codes(
+    cli: Cli, site: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "taken.txt").write_text("something else\n")
     (tmp_path / "taken.jsonl").write_text("something else\n")
     (tmp_path / "lost.py").write_text(
         "from shoal import Spider\nspider = Spider('lost', 'http://a.test/')\n@spider.handler\ndef page(page): pass\n"
     )
     assert cli("crawl", f"{site}fine/1", "-q", "--no-robots", "--job", "known", "--rate", "0")[0] == 0
+    monkeypatch.setenv("SHOAL_RATE", "0")  # else `guess` looks at a page a second
     for argv, code in EXITS:
         found, _, err = cli(*argv.format(site=site).split())
         assert (found, "Traceback" in err) == (code, False), f"{argv}: {err}"
@@ -505,7 +509,8 @@ def test_fresh_does_not_forget_a_job_that_is_being_crawled(
 ) -> None:
     where = request.getfixturevalue("valkey").url if store == "valkey" else "jobs.db"
     command = ("crawl", site, "--no-robots", "--job", "j", "--store", where, "-q")
-    with crawling(*command, "--rate", "0.5", cwd=tmp_path) as other:
+    with Desk(tmp_path) as desk:
+        other = desk.start(*command, "--rate", "0.5")
         wait_until(lambda: cli("status", "--json", "--store", where)[0] == 0 and workers(cli, where))
         code, _, err = cli(*command, "--fresh")
         assert code == 2
@@ -516,7 +521,6 @@ def test_fresh_does_not_forget_a_job_that_is_being_crawled(
         )
         assert msgspec.json.decode(cli("status", "--json", "--store", where)[1])["jobs"][0]["admitted"] > 0
         other.kill()
-        other.wait()
     wait_until(lambda: cli(*command, "--rate", "0", "--max-pages", "1", "--fresh")[0] == 0)
 
 

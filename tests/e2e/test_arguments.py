@@ -39,6 +39,7 @@ def spider(category: str, limit: int = 3, token: str = "") -> Spider:
 
 class Shop(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for the client to confirm the head
 
     def do_GET(self) -> None:
         self.send_response(200)

@@ -25,6 +25,8 @@ from xml.etree import ElementTree
 import asyncpg
 import pytest
 
+from crash.harness import Desk
+from crash.harness import until as wait_until
 from shoal.sink.outputs import FORMATS
 from shoal.testing.servers import S3Server, ValkeyServer
 
@@ -164,19 +166,16 @@ def test_a_job_that_runs_is_exported_up_to_its_last_commit(
 ) -> None:
     write_spider(tmp_path, site, "settle_delay=0", pages=1000)
     (tmp_path / "shop.py").write_text((tmp_path / "shop.py").read_text().replace("rate=0", "rate=50"))
-    words = [sys.executable, "-m", "shoal", "crawl", "shop.py", "-q", "-o", *name.split()]
     copy = tmp_path / "copy.jsonl"
     first: list[str] = []  # the first rows may be of another kind
-    with subprocess.Popen(words, cwd=tmp_path) as crawl:
-        try:
-            deadline, code, err = time.monotonic() + 60, 1, ""
-            while not first and crawl.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.2)
-                code, _, err = cli("export", "shop", "-o", copy.name, "--fresh")
-                first = products(copy) if code == 0 and copy.exists() else []
-            os.kill(crawl.pid, signal.SIGKILL)
-        finally:
-            crawl.kill()
+    with Desk(tmp_path) as desk:
+        crawl = desk.start("crawl", "shop.py", "-q", "-o", *name.split())
+        deadline, code, err = time.monotonic() + 60, 1, ""
+        while not first and crawl.running and time.monotonic() < deadline:
+            time.sleep(0.2)
+            code, _, err = cli("export", "shop", "-o", copy.name, "--fresh")
+            first = products(copy) if code == 0 and copy.exists() else []
+        crawl.kill()
     assert first, err
     assert len(first) == len(set(first))
     assert cli("export", "shop", "-o", copy.name, "--fresh")[0] == 0  # it was killed, which matters not
@@ -313,8 +312,8 @@ FORMATS_TRIED = [
 def crawled(site: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("crawled")
     write_spider(folder, site, "row_meta=['item', 'url']")
-    command = [sys.executable, "-m", "shoal", "crawl", "shop.py", "-q"]
-    subprocess.run(command, cwd=folder, timeout=60, check=True)
+    with Desk(folder) as desk:
+        desk.finish("crawl", "shop.py", "-q")
     return folder
 
 
@@ -347,19 +346,13 @@ def plain(row: dict[str, Any]) -> dict[str, Any]:
     return known
 
 
-def work(folder: Path, store: str, *, until: Callable[[], bool] | None = None) -> None:
+def work(folder: Path, store: str, *, until: Callable[[], bool] = lambda: False) -> None:
     """A worker in a folder, as on a machine of its own; it is stopped once `until` is true."""
-    command = [sys.executable, "-m", "shoal", "worker", "shop.py", "--store", store, "--until-done"]
-    worker = subprocess.Popen([*command, "-s", "trust=store"], cwd=folder, stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 60
-        while until is not None and not until() and worker.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        if until is not None:
-            worker.terminate()
-        assert worker.wait(60) in (0, 130, 143)
-    finally:
-        worker.kill()
+    with Desk(folder) as desk:
+        worker = desk.start("worker", "shop.py", "--store", store, "--until-done", "-s", "trust=store")
+        wait_until(lambda: until() or not worker.running, "what the worker is there for")
+        worker.signal(signal.SIGTERM)
+        assert worker.code() in (0, 130, 143), worker.err
 
 
 def test_the_files_of_two_machines_are_merged(cli: Cli, tmp_path: Path, site: str, valkey: str) -> None:

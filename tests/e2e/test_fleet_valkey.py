@@ -16,6 +16,7 @@ from benchmarks.fleet.processes import Members, until
 from benchmarks.fleet.shoal_fleet import ShoalFleet
 from msgspec import Struct
 
+from crash.harness import fork
 from lateness import Lateness
 from shoal.frontier.values import Job
 from shoal.testing import Hit, HostProfile, WebProcess
@@ -48,7 +49,7 @@ def crawl(tmp_path_factory: pytest.TempPathFactory, valkey_server: ValkeyServer)
     store = f"{valkey_server.url}?prefix=fleet-{uuid4().hex}"  # a second try begins anew
     with (
         WebProcess(hosts) as web,
-        Members(tmp_path_factory.mktemp("fleet")) as members,
+        Members(tmp_path_factory.mktemp("fleet"), fork) as members,
         Lateness() as late,
     ):
         fleet = ShoalFleet(members, store, web.start_urls)

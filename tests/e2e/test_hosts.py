@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-import shoal
+from crash.harness import Desk, until
 from docs.fields import documented
 from shoal.admit.identity import fingerprint
 from shoal.frontier import open_frontier
@@ -347,29 +343,11 @@ def test_mistakes_are_told_in_one_line(filled: Cli, argv: tuple[str, ...], words
 # -- a running crawl
 
 
-@contextmanager
-def crawling(*argv: str) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", "from shoal.cli import main; main()", "crawl", *argv, "-q"],
-        env={**os.environ, "PYTHONPATH": str(Path(shoal.__file__).parents[1])},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
-
-
-def test_a_running_crawl_obeys(cli: Cli) -> None:
+def test_a_running_crawl_obeys(cli: Cli, tmp_path: Path) -> None:
     pages = HostProfile("fast", pages=120, links=30)
     with WebProcess({"one": pages, "two": pages}) as web:
-        with crawling(*web.start_urls, "--rate", "30", "--per-host", "2") as crawl:
+        with Desk(tmp_path) as desk:
+            crawl = desk.start("crawl", *web.start_urls, "--rate", "30", "--per-host", "2", "-q")
             until(lambda: len(web.hits_of("one")) > 15, "the first pages")
             one = web.addresses["one"]
             assert cli("hosts", "block", one)[0] == 0
@@ -378,10 +356,10 @@ def test_a_running_crawl_obeys(cli: Cli) -> None:
             until(lambda: len(web.hits_of("two")) > others + 30, "the other host goes on")
             late = [hit for hit in web.hits_of("one") if hit.started > blocked_at]
             assert len(late) <= 2, "only what was in flight when the block came"
-            assert crawl.poll() is None
+            assert crawl.running
             unblocked_at = time.monotonic()
             assert cli("hosts", "unblock", one)[0] == 0
-            assert crawl.wait(DEADLINE) == 0
+            assert crawl.code(DEADLINE) == 0
         hits = web.hits_of("one")
     assert {hit.path for hit in hits if hit.path.startswith("/p/")} == {f"/p/{n}" for n in range(120)}
     assert len([hit for hit in hits if hit.started > unblocked_at]) > 30

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,6 +16,8 @@ import pytest
 from aiohttp import web
 
 import shoal
+from crash.forking import Forked
+from crash.harness import SHOAL, fork
 from shoal import JobSummary, Page, Spider
 from shoal.errors import JobHookError, SpiderError
 from shoal.model import DeadLetter
@@ -230,21 +231,23 @@ class Desk:
             SPIDER.split("spider = Spider")[0]  # the same helper and class, in a module of its own
         )
         self.environ = {**os.environ, "SITE": site}
+        self._numbers = itertools.count()
 
-    def start(self, *command: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "shoal", *command],
-            cwd=self.folder,
-            env=self.environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+    def start(self, *command: str) -> Forked:
+        return self._start(command)[0]
+
+    def _start(self, command: tuple[str, ...]) -> tuple[Forked, Path]:
+        """With the file of what it says."""
+        log = self.folder / f"{next(self._numbers)}.log"
+        return fork([*SHOAL, *command], self.folder, self.environ, log), log
 
     async def run(self, *command: str) -> tuple[int, str]:
-        process = self.start(*command)
-        said, _ = await asyncio.to_thread(process.communicate, None, 60)
-        return process.returncode, said
+        process, log = self._start(command)
+        try:
+            await comes_to_end(process)
+        finally:
+            process.kill()
+        return process.wait(), log.read_text()
 
     def told(self) -> Counter[str]:
         file = self.folder / "told.txt"
@@ -268,6 +271,12 @@ class Desk:
             pytest.fail(f"{what} was not told {count} times, but {dict(self.told())}")
 
 
+async def comes_to_end(process: Forked) -> None:
+    async with asyncio.timeout(60):
+        while process.poll() is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
 @pytest.fixture
 def desk(tmp_path: Path, site: str) -> Desk:
     return Desk(tmp_path, site)
@@ -289,7 +298,7 @@ async def test_killed_in_its_last_hook_the_same_command_runs_it_again(desk: Desk
     finally:
         os.kill(desk.pids("job-end")[0], signal.SIGKILL)
         crawl.kill()
-        await asyncio.to_thread(crawl.communicate)
+        crawl.wait()
     (desk.folder / "wait").unlink()
     code, said = await desk.run("crawl", "shop.py", "-q")
     assert code == 0, said
@@ -313,11 +322,11 @@ async def test_a_fleet_runs_them_once_and_after_a_kill_again(desk: Desk, valkey_
         await desk.until("job-end:30", 2)  # by the one that is left, or the one that replaces it
         (desk.folder / "wait").unlink()
         for worker in workers:
-            await asyncio.to_thread(worker.communicate, None, 60)
+            await comes_to_end(worker)
     finally:
         for worker in workers:
             worker.kill()
-            worker.communicate()
+            worker.wait()
     assert desk.told()["job-start"] == 1
     ends = desk.told()["job-end:30"]
     code, said = await desk.run("worker", "shop.py", *store, "--until-done")

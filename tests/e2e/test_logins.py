@@ -4,6 +4,7 @@ password."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import shoal
 from crash.harness import Desk, until
 from e2e.members_site import PAGES, PASSWORDS, Members, serving
 from shoal import OutgoingRequest, Page, Request, Spider
+from shoal.engine import logins
 from shoal.errors import SpiderError
 from shoal.frontier import open_frontier
 from shoal.frontier.values import DeadFilter
@@ -66,6 +68,20 @@ def home(page):
 def item(page):
     yield {{"url": page.text("h1")}}
 """
+
+
+# The product, with less patience for whoever died while it logged in.
+IMPATIENT = (
+    sys.executable,
+    "-c",
+    "from shoal.engine import logins; logins._LEASE = 2.0; from shoal.cli import main; main()",
+)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For crawls in this process: a page looks sooner whether it may log in again."""
+    monkeypatch.setattr(logins, "_WAIT", 0.1)
 
 
 def account(name: str) -> str:
@@ -167,11 +183,11 @@ def test_a_process_killed_while_it_logs_in_is_replaced(desk: Desk, monkeypatch: 
         site.login_pause = 2.0
         desk.file("members.py", SPIDER.format(url=site.url, accounts=account("anna")))
         command = ("crawl", "members.py", "-o", "rows.jsonl", "-q")
-        crawl = desk.start(*command)
+        crawl = desk.start(*command, program=IMPATIENT)
         until(lambda: site.at_once["anna"], "a login that is under way")
         crawl.kill()
         site.login_pause = 0.0
-        desk.finish(*command)
+        desk.finish(*command, program=IMPATIENT)
         assert desk.urls() == WANTED
 
 

@@ -80,13 +80,24 @@ class Watchdog:
 
     def _watch(self) -> None:
         warned = interrupted = 0.0  # the last beat that was logged, and interrupted
-        looked = time.monotonic()
+        heard = stopped = 0.0  # the last beat, and for how long the process has stood still since
+        looked, used = time.monotonic(), time.process_time()
         while not self._done.wait(_PULSE):
-            now = time.monotonic()
-            # A debugger may stop all threads. Otherwise it is a handler that holds the interpreter's lock.
-            held_up, looked = now - looked > _PULSE + _OWN_PAUSE and debugging.is_active(), now
+            now, late, spent = (
+                time.monotonic(),
+                time.monotonic() - looked - _PULSE,
+                time.process_time() - used,
+            )
+            looked, used = now, used + spent
+            # A debugger may stop all threads. Otherwise it is a handler that holds the interpreter's lock; or nobody
+            # could run, as after Ctrl-Z and fg, and no handler is to blame for that.
+            held_up = late > _OWN_PAUSE and debugging.is_active()
             beat = self._beat
-            silence = now - beat - _PULSE
+            if beat != heard:
+                heard, stopped = beat, 0.0
+            if late > _OWN_PAUSE and spent < late / 2:
+                stopped += late
+            silence = now - beat - _PULSE - stopped
             if silence < self._warn_after or self._done.is_set():
                 continue
             is_debugged, where = self._look()
