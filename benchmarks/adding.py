@@ -210,11 +210,20 @@ class Fleet:
                 path.write_text("\n".join(lists[one]) + "\n")
                 if one == len(lists) // 2:
                     self._add_and_die(lists[one])
-                self._command("add", self._name, "-i", path.name)
+                self._add(path.name)
 
         with ThreadPoolExecutor(SHELLS) as shells:
             list(shells.map(shell, [range(n, len(lists), SHELLS) for n in range(SHELLS)]))
         return f"{len(lists)} adds of {len(lists[0])} from {SHELLS} shells"
+
+    def _add(self, path: str) -> None:
+        """Again, as long as the store does not say that the URLs are on its disk: then others keep that busy."""
+        for _ in range(20):
+            adder = self._start("add", self._name, "-i", path)
+            if adder.code(DEADLINE) == 0:
+                return
+            assert "run the same command again to be sure" in adder.words, adder.words
+        raise AssertionError(f"{path} is not confirmed to be on the disk")
 
     def _add_and_die(self, urls: Sequence[str]) -> None:
         """Half of its list is in the job, the other half has not been read, and it is killed."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Self
 
 _TICK = 0.01
+_PRESSURE = Path("/proc/pressure/cpu")
 
 
 class Lateness:
-    """The longest that a sleeping thread of this process was woken late, in seconds."""
+    """For a moment that is noted late, and for work that takes longer because others work, too."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = 0.0  # the longest that a sleeping thread of this process was woken late
+        self._before, self._after = _stalled(), 0.0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._measure, name="lateness", daemon=True)
 
@@ -24,6 +27,14 @@ class Lateness:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
+        self._after = _stalled()
+
+    @property
+    def stalled(self) -> float:
+        """The time in which somebody waited for a processor, so far. A kernel that does not tell leaves a guess."""
+        if not _PRESSURE.exists():
+            return 10 * self.seconds
+        return (self._after or _stalled()) - self._before
 
     def _measure(self) -> None:
         ended = False
@@ -32,3 +43,13 @@ class Lateness:
             ended = self._end.wait(_TICK)
             if not ended:
                 self.seconds = max(self.seconds, time.monotonic() - due)
+
+
+def _stalled() -> float:
+    """Since the machine was started. A sleeper that wakes is served at once even if many compute, so that it is late by
+    little; those who compute are late by this."""
+    try:
+        line = _PRESSURE.read_text().splitlines()[0]  # some avg10=… avg60=… avg300=… total=microseconds
+    except OSError:
+        return 0.0
+    return int(line.rpartition("=")[2]) / 1e6

@@ -159,7 +159,7 @@ async def test_it_is_probed_by_one_request_a_cooldown_and_finishes_when_it_is_ba
     record_property("seconds between probes", [round(wait, 3) for wait in waits])
     for number, wait in enumerate(waits):
         # The server may see an end late, and crawl and server a start.
-        assert -0.02 - late.seconds <= wait - COOLDOWN * 2**number <= 0.15 + 5 * late.seconds
+        assert -0.02 - late.seconds <= wait - COOLDOWN * 2**number <= 0.15 + late.stalled
 
 
 async def test_a_host_that_refuses_connections_finishes_when_it_listens_again() -> None:
@@ -286,7 +286,8 @@ def page(page):
 async def test_what_one_process_finds_out_stops_the_others(tmp_path: Path) -> None:
     async with ChaoticWeb({"host": SILENT, "other": HEALTHY}) as web:
         start = [web.url(host, f"/p/{n}") for n in range(20) for host in web.spec.hosts]
-        silent = {web.addresses["host"]: {"timeout": 0.4}}
+        # Long enough for its requests to arrive, however busy the machine is: the server counts them.
+        silent = {web.addresses["host"]: {"timeout": 2.0}}
         patient = {
             "min_timeout": 20.0,
             "first_timeout": 20.0,
