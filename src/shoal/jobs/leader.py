@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -29,7 +30,10 @@ log = logging.getLogger("shoal")
 KEY = "coordinator"
 _SAFE = 0.9  # share of a term after which a leader that could not renew it has stopped
 _WATCHED_EVERY = 5.0  # seconds between looks of workers that never lead
+_LAST_WORD = 1.0  # seconds for the store to answer a process that ends
 _PATIENCE = 8.0  # seconds at most between looks at somebody else's term, which may end early
+
+T = TypeVar("T")
 
 Duties = Callable[[], Coroutine[None, None, None]]
 
@@ -72,12 +76,16 @@ class Leadership:
 
     async def lead(self, duties: Duties) -> None:
         """Runs for ever: takes the lead when nobody has it, and does the duties while it leads."""
-        while True:
-            wait = await self._take()
-            if self.leads:
-                log.debug("%s: %s, term %d", self._key, self._name, self._term.number)
-                await self._do_duties(duties)
-            await asyncio.sleep(wait)
+        try:
+            while True:
+                wait = await _to_its_end(self._take())
+                if self.leads:
+                    log.debug("%s: %s, term %d", self._key, self._name, self._term.number)
+                    await self._do_duties(duties)
+                await asyncio.sleep(wait)
+        finally:
+            if self.leads:  # it was told to end in the moment in which it took the lead
+                await _to_its_end(self._resign())
 
     async def _take(self) -> float:
         """Takes the lead if nobody has it; answers after how many seconds to look again."""
@@ -103,15 +111,18 @@ class Leadership:
         try:
             while self.leads:
                 await asyncio.wait([working], timeout=self._lease / 3)
-                if working.done() or not await self._renew():
+                if working.done() or not await _to_its_end(self._renew()):
                     break
         finally:
-            self._until = 0.0
-            working.cancel()
-            await asyncio.wait([working])
-            await self._resign()
+            await _to_its_end(self._end(working))
         if not working.cancelled():
             working.result()
+
+    async def _end(self, working: asyncio.Task[None]) -> None:
+        self._until = 0.0
+        working.cancel()
+        await asyncio.wait([working])
+        await self._resign()
 
     async def _renew(self) -> bool:
         asked = asyncio.get_running_loop().time()
@@ -130,11 +141,25 @@ class Leadership:
 
     async def _resign(self) -> None:
         """Lets the next leader start at once. If that fails, the term runs out by itself."""
+        self._until = 0.0
         try:
             async with asyncio.timeout(self._lease / 3):
                 await self._frontier.set_note(self._key, _encode(Term(self._term.number)), self._version)
         except (TimeoutError, ShoalError):
             pass
+
+
+async def _to_its_end(writing: Coroutine[Any, Any, T]) -> T:
+    """Awaits what writes the note. If that is called off, it waits a moment for the answer all the same: the write may
+    have been made, and a term that is not handed back keeps the others waiting until it is over."""
+    task = asyncio.create_task(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=_LAST_WORD)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 def _read(note: Note | None) -> Term:

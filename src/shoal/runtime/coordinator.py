@@ -160,6 +160,7 @@ class Feeders:
         self._name = name
         self._lease = lease
         self._feeding: dict[_Made, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
         self._held: set[str] = set()  # jobs whose workers ask for no more
 
     async def listen(self) -> None:
@@ -173,10 +174,16 @@ class Feeders:
         everything ends by itself, after the store has made sure of the last URLs."""
         mine = {(job.spec.name, job.created_at): job for job in jobs if self._is_mine(job)}
         for made in [made for made, task in self._feeding.items() if task.done() or made not in mine]:
-            self._feeding.pop(made).cancel()
+            self._end(self._feeding.pop(made))
         wanted = {made: job for made, job in mine.items() if OWN_START in job.unfed}
         for made in wanted.keys() - self._feeding.keys():
             self._feeding[made] = asyncio.create_task(self._feed(wanted[made]))
+
+    def _end(self, feeding: asyncio.Task[None]) -> None:
+        """It has its lease to hand back: else whoever feeds the job next waits until that has run out."""
+        feeding.cancel()
+        self._ending.add(feeding)
+        feeding.add_done_callback(self._ending.discard)
 
     def _is_mine(self, job: Job) -> bool:
         return job.state == "running" and is_for_fleet(job.spec) and job.spec.spider in self._spiders
@@ -216,9 +223,8 @@ class Feeders:
         raise _Fed
 
     async def stop(self) -> None:
-        tasks = list(self._feeding.values())
+        for feeding in self._feeding.values():
+            self._end(feeding)
         self._feeding.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        if self._ending:
+            await asyncio.wait(self._ending)
