@@ -36,7 +36,7 @@ tests/unit/__pycache__: | $(STAMP)
 test: $(STAMP) tests/unit/__pycache__
 	$(BIN)/python -m shoal.testing.install_chromium
 	@echo "tests that compute (shown when the others have ended), and tests that wait:"
-	@nice -n 10 $(PYTEST) $(COMPUTING_ARGS) $(COMPUTING) >$(COMPUTED) 2>&1 & computing=$$!; \
+	@nice -n 5 $(PYTEST) $(COMPUTING_ARGS) $(COMPUTING) >$(COMPUTED) 2>&1 & computing=$$!; \
 	$(PYTEST) $(WAITING_ARGS) $(WAITING); waited=$$?; \
 	wait $$computing; computed=$$?; cat $(COMPUTED); exit $$((waited ? waited : computed))
 
