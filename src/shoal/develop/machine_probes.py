@@ -213,16 +213,21 @@ async def chromium(place: Place) -> list[Finding]:
         wanted = bool(place.settings.browser_path) or BROWSER in place.settings.serve
         problem, _, do = why_not(place.settings).partition(": ")
         return [Finding("chromium", "wrong" if wanted else "skipped", problem, do)]
-    process = await asyncio.create_subprocess_exec(
-        path,
-        "--version",
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
+    starting = asyncio.create_task(
+        asyncio.create_subprocess_exec(
+            path,
+            "--version",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
     )
     try:
-        said, _ = await process.communicate()
+        said, _ = await (await asyncio.shield(starting)).communicate()
     finally:
+        process = (
+            await starting
+        )  # also if this is called off just then: asyncio would end the first process only
         if process.returncode is None:
             os.killpg(process.pid, signal.SIGKILL)  # it may be a script that waits for the browser
             await process.wait()
