@@ -10,10 +10,8 @@ import errno
 import os
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from itertools import count
-from pathlib import Path
 from typing import NoReturn
 
 import apsw
@@ -80,19 +78,20 @@ def kill_after_commit(number: int) -> None:
     Session.commit = wrapped  # type: ignore[method-assign]
 
 
-def wait_for_size(path: Path, size: int) -> None:
-    deadline = time.monotonic() + 10  # in case that nobody writes to it any more
-    while path.stat().st_size < size and time.monotonic() < deadline:
-        time.sleep(0.002)
-
-
 def start_slowly(size: int) -> None:
     """Learns how long the result file is, then falls asleep until it is `size` bytes longer."""
     ask = SqliteFrontier.journal_length
 
-    async def wrapped(self: SqliteFrontier, job: str, key: str) -> int | None:
-        length = await ask(self, job, key)
-        await asyncio.to_thread(wait_for_size, Path(key), (length or 0) + size)
+    async def wrapped(self: SqliteFrontier, name: str, key: str) -> int | None:
+        async def has_ended() -> bool:
+            job = await self.job(name)
+            return job is not None and job.exhausted
+
+        length = await ask(self, name, key)
+        enough = (length or 0) + size
+        # If the job has ended, nobody writes to it any more.
+        while await asyncio.to_thread(os.path.getsize, key) < enough and not await has_ended():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
         return length
 
     SqliteFrontier.journal_length = wrapped  # type: ignore[method-assign]

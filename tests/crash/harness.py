@@ -215,6 +215,13 @@ class Desk:
         assert process.code() == 0, process.err
         return process
 
+    def kill_after_lines(self, count: int, code: str, *argv: str) -> None:
+        """Runs that Python, and kills it once it has said so many lines, in the middle of whatever it does."""
+        process = self.start(*argv, program=(sys.executable, "-c", code))
+        until(lambda: process.out.count("\n") >= count or not process.running, f"{count} lines")
+        assert process.running, process.err
+        process.kill()
+
     def file(self, name: str, text: str) -> str:
         (self.folder / name).write_text(text)
         return name

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from operator import itemgetter
 from pathlib import Path
@@ -53,17 +50,12 @@ def read(path: Path) -> list[Any]:
 
 @pytest.mark.parametrize("kind", [SqliteFile, DuckdbFile])
 def test_a_process_that_is_killed_while_it_appends(
-    tmp_path: Path, kind: type[SqliteFile | DuckdbFile]
+    desk: Desk, tmp_path: Path, kind: type[SqliteFile | DuckdbFile]
 ) -> None:
     path = tmp_path / ("rows.sqlite" if kind is SqliteFile else "rows.duckdb")
     store, chance = tmp_path / "store", random.Random(1)
     for _ in range(KILLS):
-        command = [sys.executable, "-c", WRITER, str(path), str(store)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for _ in range(chance.randrange(2, 25)):
-                assert process.stdout.readline()
-            os.kill(process.pid, signal.SIGKILL)
+        desk.kill_after_lines(chance.randrange(2, 25), WRITER, str(path), str(store))
     count, committed = map(int, store.read_text().split())
     file = kind(path)
     file.append(committed, ())

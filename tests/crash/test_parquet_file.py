@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
+from crash.harness import Desk
 from shoal.sink.parquet.parquet_file import ParquetFile
 
 KILLS = 6
@@ -37,15 +35,11 @@ while True:
 """
 
 
-def test_a_process_that_is_killed_at_any_moment(tmp_path: Path) -> None:
+def test_a_process_that_is_killed_at_any_moment(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> None:
+    tmp_path = tmp_path_factory.mktemp("rows")
     path, store, chance = tmp_path / "rows.parquet", tmp_path / "store", random.Random(1)
     for _ in range(KILLS):
-        command = [sys.executable, "-c", WRITER, str(path), str(store)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for _ in range(chance.randrange(2, 30)):
-                assert process.stdout.readline()
-            os.kill(process.pid, signal.SIGKILL)
+        desk.kill_after_lines(chance.randrange(2, 30), WRITER, str(path), str(store))
         if path.exists():  # whole at any moment
             assert pq.read_table(path).num_rows
     count, committed = map(int, store.read_text().split())

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from benchmarks.outputs.reading import read
 
+from crash.harness import Desk
 from shoal.settings import Settings
 from shoal.sink.outputs import FORMATS, FileOptions
 
@@ -39,16 +36,10 @@ while True:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv.zst", "json", "xml.gz"])
-def test_a_process_that_is_killed_while_it_appends(tmp_path: Path, suffix: str) -> None:
+def test_a_process_that_is_killed_while_it_appends(desk: Desk, tmp_path: Path, suffix: str) -> None:
     path, store, chance = tmp_path / f"rows.{suffix}", tmp_path / "store", random.Random(suffix)
     for _ in range(KILLS):
-        with subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path), str(store)], stdout=subprocess.PIPE, text=True
-        ) as process:
-            assert process.stdout is not None
-            for _ in range(chance.randrange(1, 25)):
-                assert process.stdout.readline()
-            os.kill(process.pid, signal.SIGKILL)
+        desk.kill_after_lines(chance.randrange(1, 25), WRITER, str(path), str(store))
     position, count = map(int, store.read_text().split())
     format, _, compression = suffix.partition(".")
     file = FORMATS[format].make(FileOptions(path, str(path), format, compression, {}, Settings()))  # type: ignore[arg-type]
