@@ -218,8 +218,11 @@ async def test_a_host_that_was_given_up_is_probed_by_one_request_when_it_is_repl
                 await frontier.replay(DeadFilter())
             return await crawl_during(shoal.crawl(spider, store=store))
 
+        began = time.monotonic()
         assert (await replayed()).view.job.counters.dead == 20
-        assert len(web.hits()) == before + 1
+        # It may be asked again each time that it has been given up for so long, the wait before the replay included.
+        times = int((time.monotonic() - began) / GIVE_UP["breaker_give_up"])
+        assert before + 1 <= len(web.hits()) <= before + max(1, times)
         web.become("host", HEALTHY)
         assert (await replayed()).view.job.counters.done == 20
 
