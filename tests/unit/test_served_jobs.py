@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from shoal import Page, Spider
 from shoal.engine.dispatcher import Engine
+from shoal.engine.recent import read_recent, recent_key
 from shoal.errors import SinkError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import Cursor, JobSpec
@@ -146,6 +148,39 @@ async def test_a_worker_that_ends_while_a_job_is_closed_runs_its_last_hooks(
         may_close.set()
         await jobs.close()
     assert told == ["b1"]
+
+
+async def test_a_worker_that_ends_while_a_job_is_closed_writes_its_last_notes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever closes the job has taken them, and is cancelled when the engine has ended."""
+    frontier = MemoryFrontier()
+    jobs, engine = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    await frontier.add("b1", [make_task(f"http://h{n}.test/") for n in range(3)])
+    monkeypatch.setattr("shoal.engine.history_recorder._NEVER", math.inf)  # only at the end
+    writing, may_write, set_note = asyncio.Event(), asyncio.Event(), frontier.set_note
+
+    async def slow(key: str, value: bytes, version: int) -> bool:
+        if key == recent_key("b1"):
+            writing.set()
+            await may_write.wait()
+        return await set_note(key, value, version)
+
+    looking, running = asyncio.create_task(jobs.run(engine.holds)), asyncio.create_task(engine.run())
+    async with asyncio.timeout(DEADLINE):
+        await is_done(frontier, "b1", 3)
+        monkeypatch.setattr(frontier, "set_note", slow)
+        await frontier.set_state("b1", "finished")
+        await writing.wait()
+        engine.stop()
+        asyncio.get_running_loop().call_later(0.1, may_write.set)  # an engine that does not wait has ended by then
+        await running
+        looking.cancel()
+        await asyncio.wait([looking])
+        may_write.set()
+        await jobs.close()
+    assert len((await read_recent(frontier, "b1")).rows) == 3
 
 
 async def test_what_is_none_of_its_business_is_left_alone(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ was made: a job that was dropped and made again starts a new history.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -64,7 +63,6 @@ class HistoryRecorder:
         self._written_at = _NEVER
         self._every = _WRITE_EVERY
         self._version = 0  # of the note, when it was last written here
-        self._writing = asyncio.Lock()  # two writes at once would count the hosts twice
 
     def __repr__(self) -> str:
         return f"<HistoryRecorder of {self._job}>"
@@ -75,7 +73,8 @@ class HistoryRecorder:
         self._created_at = job.created_at if job is not None else None
 
     async def write_if_due(self, *, everything: bool = False) -> None:
-        """Samples and writes, if it is due. Called in every round, so most often it is not."""
+        """Samples and writes, if it is due. Called in every round, so most often it is not, and never twice at once:
+        two writes would count the hosts twice."""
         now = self._now()
         if everything:
             self._sample(now)
@@ -99,14 +98,13 @@ class HistoryRecorder:
         self._counted = report
 
     async def _write(self) -> None:
-        async with self._writing:
-            addition, self._unwritten = replace(self._unwritten, hosts=self._host_gains()), History()
-            written = False
-            try:
-                written = await self._add(addition)
-            finally:
-                if not written:
-                    self._unwritten = replace(addition, hosts={}).merged(self._unwritten)
+        addition, self._unwritten = replace(self._unwritten, hosts=self._host_gains()), History()
+        written = False
+        try:
+            written = await self._add(addition)
+        finally:
+            if not written:
+                self._unwritten = replace(addition, hosts={}).merged(self._unwritten)
 
     async def _add(self, addition: History) -> bool:
         """False: other processes wrote first every time."""

@@ -7,6 +7,7 @@ in its verdict.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
@@ -115,6 +116,7 @@ class Pipeline:
         self._lines = lines
         self._webhooks = webhooks
         self._revisits = revisits
+        self._writing_back = asyncio.Lock()
 
     async def process(self, lease: Lease) -> Settlement | None:
         """Fetches and handles one page, in an asyncio task of its own. None: the page's task goes back untouched."""
@@ -369,9 +371,12 @@ class Pipeline:
         await self._hosts.flush()
 
     async def write_back(self, *, everything: bool = False) -> None:
-        await self._hosts.write_back(everything=everything)
-        await self._routes.flush(everything=everything)
-        await self._recorder.write_if_due(everything=everything)
+        # One at a time: when this returns, what another caller took and was about to write is written too. The engine
+        # ends then, and cancels that other caller.
+        async with self._writing_back:
+            await self._hosts.write_back(everything=everything)
+            await self._routes.flush(everything=everything)
+            await self._recorder.write_if_due(everything=everything)
 
 
 def _ended(lease: Lease, verdict: Retry | Dead | Moved, snapshot: Snapshot | None = None) -> Settlement:
