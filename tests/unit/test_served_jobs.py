@@ -174,7 +174,9 @@ async def test_a_worker_that_ends_while_a_job_is_closed_writes_its_last_notes(
         await frontier.set_state("b1", "finished")
         await writing.wait()
         engine.stop()
-        asyncio.get_running_loop().call_later(0.1, may_write.set)  # an engine that does not wait has ended by then
+        asyncio.get_running_loop().call_later(
+            0.1, may_write.set
+        )  # an engine that does not wait has ended by then
         await running
         looking.cancel()
         await asyncio.wait([looking])
