@@ -21,13 +21,15 @@ from shoal.frontier.values import DeadFilter
 from shoal.testing import WebProcess
 from shoal.testing.servers import ValkeyServer
 
-# Nothing in Python can interrupt these two: one waits in the kernel, the other holds the interpreter's lock. All
-# pages wait first, so that many are under way when one of them hangs.
+# Nothing in Python can interrupt these: one waits in the kernel, the others hold the interpreter's lock, one of them
+# without taking a processor from the other tests. All pages wait first, so that many are under way when one of them
+# hangs.
 SPIDER = f"""
-import asyncio, re, time
+import asyncio, ctypes, re, time
 from pathlib import Path
 from shoal import Spider
 
+c, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(100)
 spider = Spider("site", start=Path(__file__).with_name("start.txt"), rate={RATE}, per_host=10, robots=False,
                 allow_network=["{LOOPBACK}"])
 
@@ -41,11 +43,14 @@ async def page(page):
         time.sleep(600)
     if page.url.endswith("/regex"):
         re.match(r"(a+)+$", "a" * 60 + "b")
+    if page.url.endswith("/mutex"):
+        c.pthread_mutex_lock(mutex)
+        c.pthread_mutex_lock(mutex)  # for ever
     yield {{"url": page.url}}
     for request in page.follow_all("a"):
         yield request
 """
-LINES = {"/sleep": "time.sleep(600)", "/regex": "re.match("}
+LINES = {"/sleep": "time.sleep(600)", "/regex": "re.match(", "/mutex": "# for ever"}
 BRIEF = ("-s", "handler_timeout=1")
 LONG = ("-s", "first_timeout=300", "-s", "total_timeout=300", "-s", "read_timeout=300")
 BODY = html(b"<p>looks harmless")
@@ -57,7 +62,7 @@ async def hold(head: bytes, writer: asyncio.StreamWriter) -> None:
 
 @pytest.fixture
 def villain() -> Iterator[Villain]:
-    with Villain({"/sleep": BODY, "/regex": BODY, "/calm": BODY, "/hold": hold}) as villain:
+    with Villain({"/sleep": BODY, "/regex": BODY, "/mutex": BODY, "/calm": BODY, "/hold": hold}) as villain:
         yield villain
 
 
@@ -67,8 +72,8 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         yield desk
 
 
-def targets(villain: Villain) -> list[str]:
-    return [villain.url(path) for path in ("/sleep", "/regex", "/calm")]
+def targets(villain: Villain, *hanging: str) -> list[str]:
+    return [villain.url(path) for path in (*hanging, "/calm")]
 
 
 def fleet_of(desk: Desk, store: str, *urls: str) -> Fleet:
@@ -78,14 +83,16 @@ def fleet_of(desk: Desk, store: str, *urls: str) -> Fleet:
     return fleet
 
 
-def check(fleet: Fleet, web: WebProcess, villain: Villain, rows: list[str], attempts: int) -> None:
+def check(
+    fleet: Fleet, web: WebProcess, villain: Villain, rows: list[str], attempts: int, *hanging: str
+) -> None:
     """Everything was obtained but the two pages, which lie in the dead letters with the line that hung."""
     assert set(Counter(rows).values()) == {1}
     assert set(rows) == honest_pages(web) | {villain.url("/calm")}
     letters = {letter.task.url: letter for letter in fleet.ask(lambda frontier: frontier.dead(DeadFilter()))}
-    assert set(letters) == {villain.url(path) for path in LINES}
-    for path, code in LINES.items():
-        letter = letters[villain.url(path)]
+    assert set(letters) == {villain.url(path) for path in hanging}
+    for path in hanging:
+        letter, code = letters[villain.url(path)], LINES[path]
         line = next(number for number, line in enumerate(SPIDER.splitlines(), 1) if code in line)
         assert [failure.kind for failure in letter.task.history] == ["hung"] * attempts
         assert f"in page ({fleet.desk.folder}/site.py:{line})" in letter.task.history[-1].detail
@@ -95,16 +102,17 @@ def check(fleet: Fleet, web: WebProcess, villain: Villain, rows: list[str], atte
     assert counters.retried == 2 * (attempts - 1), "the pages beside them have spent no attempt"
 
 
-@pytest.mark.parametrize(("processes", "attempts"), [("1", 1), ("2", 2)])
+@pytest.mark.parametrize(("processes", "attempts", "page"), [("1", 1, "/regex"), ("2", 2, "/mutex")])
 def test_a_crawl_outlives_its_hanging_pages(
-    desk: Desk, web: WebProcess, villain: Villain, processes: str, attempts: int
+    desk: Desk, web: WebProcess, villain: Villain, processes: str, attempts: int, page: str
 ) -> None:
-    fleet = fleet_of(desk, SQLITE, *web.start_urls, *targets(villain))
+    hanging = ("/sleep", page)
+    fleet = fleet_of(desk, SQLITE, *web.start_urls, *targets(villain, *hanging))
     process = desk.finish(
         *("crawl", "site.py", "-o", ROWS, "--processes", processes, *BRIEF),
         *("-s", f"max_attempts={attempts}"),
     )
-    check(fleet, web, villain, desk.urls(), attempts)
+    check(fleet, web, villain, desk.urls(), attempts, *hanging)
     assert process.err.count("it was ended and is started again") == 2 * attempts, process.err
 
 
@@ -113,12 +121,13 @@ def test_a_fleet_outlives_its_hanging_pages(
 ) -> None:
     """Two plain workers on Valkey, which take their patience from the job. What a dead one held is not kept until its
     leases run out."""
-    fleet = fleet_of(desk, valkey.url, *web.start_urls, *targets(villain))
+    hanging = ("/sleep", "/mutex")
+    fleet = fleet_of(desk, valkey.url, *web.start_urls, *targets(villain, *hanging))
     fleet.submit("-s", "max_attempts=1", *BRIEF)
     fleet.coordinator()
     workers = [fleet.worker("--no-coordinator", "-s", "lease=600") for _ in range(2)]
     fleet.finishes()
-    check(fleet, web, villain, fleet.urls(), attempts=1)
+    check(fleet, web, villain, fleet.urls(), 1, *hanging)
     for worker in workers:
         worker.signal(signal.SIGTERM)
         assert worker.code() == 0, worker.err
@@ -129,7 +138,7 @@ def test_a_fleet_outlives_its_hanging_pages(
 
 def hanging(desk: Desk, villain: Villain, *command: str) -> Process:
     """A command that has met a page that it never gets out of. Its patience with handlers is longer than ours."""
-    fleet = fleet_of(desk, SQLITE, villain.url("/regex"))
+    fleet = fleet_of(desk, SQLITE, villain.url("/mutex"))
     if command[0] != "crawl":
         fleet.submit()
     process = desk.start(*command, "-s", "grace=0.5", "-s", "handler_timeout=300")
