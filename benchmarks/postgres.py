@@ -21,7 +21,7 @@ from typing import Any
 
 import asyncpg
 
-from shoal.sink.postgres.tables import Table, find_table
+from shoal.sink.postgres.item_table import Table, find_table
 from shoal.sink.postgres.writing import Entry, write
 
 NAME = "shoal_bench"

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route as Path
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from shoal.dashboard import api, pages
+from shoal.dashboard import api, views
 from shoal.dashboard.board import AWAY, PATIENCE, Board
 from shoal.dashboard.responses import Refusal, reply
 from shoal.dashboard.security import Secured, check_same_origin, is_csrf
@@ -54,14 +54,14 @@ class Route(Struct, frozen=True):
 
 
 ROUTES = (
-    Route("/", pages.home, public=True),
-    Route("/static/{path:path}", pages.static, public=True),
-    Route("/login", pages.login_page, public=True),
-    Route("/login", pages.log_in, "POST", public=True),
-    Route("/logout", pages.log_out, "POST"),
-    Route("/healthz", pages.healthz, public=True),
-    Route("/readyz", pages.readyz, public=True),
-    Route("/metrics", pages.metrics, public=True),  # it looks for the token itself
+    Route("/", views.home, public=True),
+    Route("/static/{path:path}", views.static, public=True),
+    Route("/login", views.login_page, public=True),
+    Route("/login", views.log_in, "POST", public=True),
+    Route("/logout", views.log_out, "POST"),
+    Route("/healthz", views.healthz, public=True),
+    Route("/readyz", views.readyz, public=True),
+    Route("/metrics", views.metrics, public=True),  # it looks for the token itself
     Route("/api/session", api.session),
     Route("/api/overview", api.overview),
     Route("/api/live", api.live),

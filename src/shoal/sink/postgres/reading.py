@@ -15,7 +15,7 @@ from shoal.model import CHANGES
 from shoal.sink.outputs import Place
 from shoal.sink.postgres.address import read_address
 from shoal.sink.postgres.faults import no_connection, one_line
-from shoal.sink.postgres.tables import Table
+from shoal.sink.postgres.item_table import Table
 from shoal.sink.reading import ItemRow
 
 _BATCH = 1_000  # rows that are read at once

@@ -22,7 +22,7 @@ from shoal.sink.ownership import FileClaim
 from shoal.sink.postgres.address import Address, read_address
 from shoal.sink.postgres.database import Connection, Database
 from shoal.sink.postgres.faults import NO_SUCH_DATABASE, cannot_write, no_connection, one_line, sqlstate
-from shoal.sink.postgres.tables import (
+from shoal.sink.postgres.item_table import (
     CHECKED,
     Table,
     add_checked,

@@ -21,7 +21,7 @@ from shoal.errors import SinkError
 from shoal.model import ARCHIVE, Row, Settlement, Task
 from shoal.sink.items import without_meta
 from shoal.sink.postgres.database import Connection
-from shoal.sink.postgres.tables import CHECKED, TIMES, Table, quoted
+from shoal.sink.postgres.item_table import CHECKED, TIMES, Table, quoted
 
 _OWN = """
 INSERT INTO {place} AS t (key, item, url, job, fetched_at, first_seen, changed_at{checked})

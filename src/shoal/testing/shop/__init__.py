@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from shoal.testing.shop.accounts import ACCOUNTS
 from shoal.testing.shop.catalogue import Catalogue, Product, ShopFile, Variant
-from shoal.testing.shop.routes import ShopSpec
+from shoal.testing.shop.paths import ShopSpec
 from shoal.testing.shop.server import Shop, ShopProcess
 from shoal.testing.shop.signing import API_KEY, signature
 from shoal.testing.shop.visits import Login, ShopLog, Visit

@@ -15,7 +15,7 @@ import msgspec
 import uvloop
 from msgspec import structs
 
-from shoal.testing.shop.routes import ShopSpec
+from shoal.testing.shop.paths import ShopSpec
 from shoal.testing.shop.server import Shop
 
 

@@ -17,7 +17,7 @@ from aiohttp import web
 
 import shoal
 from shoal.testing.shop.catalogue import Catalogue
-from shoal.testing.shop.routes import ACCOUNT, KIND, Routes, ShopSpec
+from shoal.testing.shop.paths import ACCOUNT, KIND, Routes, ShopSpec
 from shoal.testing.shop.visits import ShopLog, Visit
 
 LOG_PATH = "/_log"
