@@ -36,12 +36,12 @@ from e2e.dashboard_world import (
     dashboard_over,
     mending_host,
 )
-from shoal import humanize
 from shoal.dashboard.server import Served
 from shoal.fetch.browser import chromium
 from shoal.fetch.browser.executable import find_chromium
 from shoal.settings import Settings
 from shoal.testing import HostProfile, WebProcess
+from shoal.text import humanize
 from which_browser import FULL
 
 # Every page, and what it shows when its data has come.

@@ -20,7 +20,7 @@ MODULES = {
 # A room imports from those on the lines above it. Those on one line know nothing of each other, but for the values of
 # the first line.
 LAYERS = (
-    "clock errors humanize limits model settings text valve",
+    "clock errors limits model settings text valve",
     "events",
     "admit html",
     "policy",

@@ -8,7 +8,6 @@ import sys
 import pytest
 from rich.console import Console
 
-from shoal import humanize
 from shoal.engine.tally import HostTally, RateWindow, TallyReport
 from shoal.errors import UsageError
 from shoal.frontier.values import Counters, Job, JobSpec, JobState
@@ -16,6 +15,7 @@ from shoal.inspect.job import View, remaining
 from shoal.telemetry import logging as shoal_logging
 from shoal.terminal import live_panel
 from shoal.terminal.progress_lines import LiveProgress, PlainProgress, SilentProgress, make_progress
+from shoal.text import humanize
 
 
 def a_job(state: JobState = "running", max_pages: int = 0, **counters: int) -> Job:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shoal import humanize
+from shoal.text import humanize
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ def complain(message: str, code: int, *, trace: bool = False) -> int:
     import traceback
 
     from shoal.events import event
-    from shoal.humanize import printable
     from shoal.telemetry.logging import only_json
     from shoal.text import without_secrets
+    from shoal.text.humanize import printable
 
     if only_json():
         event("command_failed", message, exc_info=trace, exit=code)

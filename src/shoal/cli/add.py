@@ -183,8 +183,8 @@ class _Teller:
             say(f"… further ones ({kind}) are only counted; --json tells every one")
 
     def end(self, added: Additions, next_step: str) -> None:
-        from shoal.humanize import by_count, plural
         from shoal.terminal.console import say
+        from shoal.text.humanize import by_count, plural
 
         said = f"job {added.job} is {added.state}: {plural(added.new, 'URL')} added"
         if added.duplicates:

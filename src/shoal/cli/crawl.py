@@ -229,13 +229,13 @@ def _rest(plan: JobPlan) -> str:
 
 def finish(plan: JobPlan, view: View, summary_file: Path | None, quiet: bool) -> None:
     """Says how it ended, and what to do next."""
-    from shoal import humanize
     from shoal.inspect.job import left_over
     from shoal.jobs.note import note_of
     from shoal.sink import describe, describe_noted
     from shoal.telemetry.logging import only_json
     from shoal.terminal import summary
     from shoal.terminal.console import say, stderr
+    from shoal.text import humanize
 
     where = describe(plan.output)
     if "{date}" in where:

@@ -111,9 +111,9 @@ def replay(
     everything: All = False,
 ) -> None:
     """Put dead letters back into the queue, with a fresh set of attempts."""
-    from shoal.humanize import plural
     from shoal.inspect.actions import replay_letters
     from shoal.terminal.console import say
+    from shoal.text.humanize import plural
 
     query = letter_query(one_job(named, job), host, kind, since, until, ids, limit)
     _require_choice(query, everything, "replay")
@@ -135,9 +135,9 @@ def drop(
     everything: All = False,
 ) -> None:
     """Forget dead letters. Their pages stay seen and are not fetched again."""
-    from shoal.humanize import plural
     from shoal.inspect.actions import drop_letters
     from shoal.terminal.console import say
+    from shoal.text.humanize import plural
 
     query = letter_query(one_job(named, job), host, kind, since, until, ids, limit)
     _require_choice(query, everything, "drop")

@@ -105,10 +105,10 @@ def _plan(place: Path, urls: Sequence[str], processes: int) -> JobPlan:
 def _hosts_table(web: WebProcess, view: View, letters: Sequence[DeadLetter]) -> object:
     from rich.text import Text
 
-    from shoal import humanize
     from shoal.engine.tally import HostTally
     from shoal.terminal.console import table
     from shoal.terminal.live_panel import latency_style
+    from shoal.text import humanize
 
     tallies: Mapping[str, HostTally] = {tally.host: tally for tally in view.report.hosts}
     buried = Counter(letter.task.host for letter in letters)

@@ -40,7 +40,7 @@ def read_share(word: str | None) -> float | None:
 def check_ending(job: Job, fail_above: float | None, refused: Mapping[str, int], dead_command: str) -> None:
     """Raises CrawlFailed if too many pages of a finished job were given up, or none of its start URLs was one.
     `refused`: what was not admitted in this run, by reason."""
-    from shoal import humanize
+    from shoal.text import humanize
 
     c, name = job.counters, job.spec.name
     if job.state != "finished":

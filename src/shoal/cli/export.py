@@ -49,10 +49,10 @@ def export(
     """Write the rows of a JOB into files of other formats, or merge the files of a fleet. Nothing is fetched; what is
     committed now is exported, also while the job runs."""
     from shoal.config import load
-    from shoal.humanize import plural
     from shoal.runtime.export import write_rows
     from shoal.sink.outputs import expand, read_output
     from shoal.terminal.console import say
+    from shoal.text.humanize import plural
 
     if not output:
         raise UsageError(f"say where the rows go: shoal export {job} -o rows.csv")

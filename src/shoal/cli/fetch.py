@@ -152,8 +152,8 @@ def _print(report: PageReport) -> None:
 
 
 def _add_answer(facts: Any, report: PageReport, response: Response) -> None:
-    from shoal import humanize
     from shoal.terminal.console import safe
+    from shoal.text import humanize
 
     facts.add_row("status", str(response.status))
     facts.add_row(

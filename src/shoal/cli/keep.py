@@ -102,9 +102,9 @@ def _check(found: Found, any_status: bool) -> None:
 
 
 def _print(found: Found, saved: SavedPage) -> None:
-    from shoal import humanize
     from shoal.archive.saved_page import description_of, secret_parameters
     from shoal.terminal.console import safe, say, stdout
+    from shoal.text import humanize
 
     size = humanize.size(len(found.response.body))
     place = {"live": "fetched now"}.get(found.where, f"from the {found.where}")

@@ -61,11 +61,11 @@ def checking(
 
 def tell(plan: JobPlan, view: View, places: ReportPlaces, quiet: bool) -> None:
     """Writes the report, and shows it. Raises CrawlFailed if links are broken."""
-    from shoal import humanize
     from shoal.engine.event_loop import run_loop
     from shoal.telemetry.logging import only_json
     from shoal.terminal.console import say
     from shoal.terminal.link_table import print_links
+    from shoal.text import humanize
 
     if view.job.state != "finished":
         say("the report is made when all links are checked")

@@ -14,8 +14,8 @@ from shoal.develop import DEFAULT_CACHE
 from shoal.errors import UsageError
 from shoal.frontier import DEFAULT_STORE as DEFAULT_STORE
 from shoal.frontier import hint_at
-from shoal.humanize import read_span
 from shoal.settings import Settings
+from shoal.text.humanize import read_span
 
 SPEED, REACH, MANNERS, PLACES, SHOWN = "How fast", "How far", "Manners", "Where", "What is shown"
 

@@ -71,9 +71,8 @@ def show_hosts(
 
 
 def _print_uses(uses: list[PoolUse], most: int) -> None:
-    from shoal import humanize
     from shoal.terminal.console import safe, stdout, table
-    from shoal.text import command
+    from shoal.text import command, humanize
 
     if not uses:
         return
@@ -96,8 +95,8 @@ def _print_uses(uses: list[PoolUse], most: int) -> None:
 
 
 def _print(proxies: list[ProxyView], now: float) -> None:
-    from shoal import humanize
     from shoal.terminal.console import safe, stdout, table
+    from shoal.text import humanize
 
     if not proxies:
         stdout().print("no proxies have been used yet; docs/proxies.md tells how to set pools up")
@@ -207,8 +206,8 @@ def _row(proxy: Proxy, outcome: Outcome) -> dict[str, Any]:
 
 
 def _print_trial(rows: list[dict[str, Any]]) -> None:
-    from shoal import humanize
     from shoal.terminal.console import safe, stdout, table
+    from shoal.text import humanize
 
     listing = table("pool", "proxy", "by", "time", "result", right=("time",))
     for row in rows:

@@ -111,8 +111,8 @@ def replay(
     everything: All = False,
 ) -> None:
     """Try rejected items again: hooks and schema see them, nothing is fetched. Mend the schema first."""
-    from shoal.humanize import plural
     from shoal.terminal.console import ask, say
+    from shoal.text.humanize import plural
 
     query = _query(one_job(named, job), host, since, until, ids, limit)
     _require_choice(query, everything, "replay")
@@ -148,8 +148,8 @@ def drop(
     everything: All = False,
 ) -> None:
     """Forget rejected items for good."""
-    from shoal.humanize import plural
     from shoal.terminal.console import ask, say
+    from shoal.text.humanize import plural
 
     query = _query(one_job(named, job), host, since, until, ids, limit)
     _require_choice(query, everything, "drop")

@@ -116,10 +116,10 @@ async def _look(frontier: Frontier, name: str) -> tuple[JobView, float, Sequence
 
 
 def _show_flights(store: str, job: str | None, limit: int, as_json: bool) -> None:
-    from shoal import humanize
     from shoal.inspect.json_form import flight_dict
     from shoal.inspect.overview import look_at_flights
     from shoal.terminal.console import ask, print_json, safe, stdout, table
+    from shoal.text import humanize
 
     found = ask(store, lambda frontier: look_at_flights(frontier, limit, job))
     if as_json:
@@ -169,8 +169,8 @@ def _print_answers(answers: list[Answer], typed: str) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    from shoal.humanize import printable
     from shoal.terminal.console import safe, stdout
+    from shoal.text.humanize import printable
 
     console = stdout()
     for answer in answers:

@@ -78,8 +78,8 @@ def _retention(older_than: str | None, keep: int | None) -> Retention:
 
 
 async def _make_room(frontier: Frontier, retention: Retention, compact: bool) -> list[str]:
-    from shoal.humanize import plural, size
     from shoal.inspect.retention import find_outdated, prune, prune_letters
+    from shoal.text.humanize import plural, size
 
     gone = await prune(frontier, await find_outdated(frontier, retention))
     letters = sum(job.counters.dead + job.counters.rejected for job in gone)
@@ -103,8 +103,8 @@ def _as_dict(found: Inventory) -> dict[str, Any]:
 
 def _print(found: Inventory, store: str, jobs: int) -> None:
     from shoal.frontier.values import KINDS
-    from shoal.humanize import count, size
     from shoal.terminal.console import safe, stdout, table
+    from shoal.text.humanize import count, size
 
     console = stdout()
     about = "about " if found.estimated else ""

@@ -252,9 +252,9 @@ def _schedule(plan: JobPlan, every: float, cron: str, keep: int, shown: str) -> 
 def _submit(plan: JobPlan, wait: bool, quiet: bool, fail_above: float | None) -> None:
     from shoal.cli.crawl import dead_command
     from shoal.engine.event_loop import run_loop
-    from shoal.humanize import by_count
     from shoal.terminal.console import say
     from shoal.terminal.progress_lines import make_progress
+    from shoal.text.humanize import by_count
 
     handed: list[str] = []
     try:
@@ -325,8 +325,8 @@ class _FullQueue:
 
 
 def _beginning(plan: JobPlan, job: Job) -> str:
-    from shoal.humanize import plural
     from shoal.sink import describe
+    from shoal.text.humanize import plural
 
     queued = (
         f"{plural(job.counters.open, 'page')} queued"
@@ -337,9 +337,9 @@ def _beginning(plan: JobPlan, job: Job) -> str:
 
 
 def _ending(plan: JobPlan, job: Job) -> str:
-    from shoal.humanize import duration, plural
     from shoal.inspect.job import left_over
     from shoal.sink import describe
+    from shoal.text.humanize import duration, plural
 
     c, name = job.counters, job.spec.name
     took = f" after {duration(job.finished_at - job.created_at)}" if job.finished_at else ""

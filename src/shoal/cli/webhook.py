@@ -89,10 +89,9 @@ async def _ask_all(settings: Settings, receivers: Sequence[Receiver]) -> list[Ou
 
 
 def _told(receiver: Receiver, outcome: Outcome) -> dict[str, object]:
-    from shoal import humanize
     from shoal.model import Response
     from shoal.policy.outcomes import rule_for
-    from shoal.text import one_line
+    from shoal.text import humanize, one_line
 
     taken = isinstance(outcome, Response) and 200 <= outcome.status < 300
     if isinstance(outcome, Response):

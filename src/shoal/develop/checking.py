@@ -21,7 +21,6 @@ from shoal.develop.item_check import check_items
 from shoal.develop.selector_check import check_selectors, saved_pages
 from shoal.develop.spider_code import Code, HandlerUse, read_code
 from shoal.errors import ShoalError, UsageError
-from shoal.humanize import plural
 from shoal.model import HANDLER_NAME, Refused, Request
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_plan import JobPlan, check_parts
@@ -32,6 +31,7 @@ from shoal.spider.spider import Spider, shown
 from shoal.spider.start_sources import Source, handlers_of_entries
 from shoal.spider.start_tables import Table
 from shoal.text import shown_url
+from shoal.text.humanize import plural
 
 _STARTS = 1_000  # start URLs that are looked at
 _PYTHON = get_path("stdlib") + os.sep

@@ -16,8 +16,8 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from shoal.errors import ShoalError
-from shoal.humanize import printable
 from shoal.spider.inner import FetchFailed
+from shoal.text.humanize import printable
 
 _HISTORY = 1000  # lines
 _FILE = "<shell>"

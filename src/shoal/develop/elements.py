@@ -7,7 +7,7 @@ from typing import Any
 from selectolax.lexbor import LexborNode
 
 from shoal.html.xml import XmlNode
-from shoal.humanize import printable
+from shoal.text.humanize import printable
 
 _SHOWN = 20  # elements
 _WIDTH = 110  # characters of each

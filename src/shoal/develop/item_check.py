@@ -11,9 +11,9 @@ import msgspec
 
 from shoal.develop.findings import Finding
 from shoal.develop.spider_code import Code, ItemUse
-from shoal.humanize import plural
 from shoal.spider.schemas import Schema
 from shoal.spider.spider import Handler, Spider, shown
+from shoal.text.humanize import plural
 
 
 def check_items(spider: Spider, codes: Sequence[Code]) -> Iterator[Finding]:

@@ -23,9 +23,9 @@ from shoal.develop.findings import Finding
 from shoal.develop.probe import Place, in_thread
 from shoal.fetch.browser.executable import find_chromium, is_headless_shell, why_not
 from shoal.frontier import is_local
-from shoal.humanize import size
 from shoal.settings import BROWSER
 from shoal.sink.outputs import read_output
+from shoal.text.humanize import size
 
 # The module that an extra brings, and what it is for.
 EXTRAS: Mapping[str, tuple[str, str]] = {

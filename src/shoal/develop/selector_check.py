@@ -13,10 +13,10 @@ from shoal.develop.findings import Finding
 from shoal.develop.spider_code import Code, SelectorUse
 from shoal.errors import ShoalError
 from shoal.html.xml_css import planned
-from shoal.humanize import plural
 from shoal.model import Response, Task
 from shoal.spider.page import Page
 from shoal.spider.spider import shown
+from shoal.text.humanize import plural
 
 PAGES = Path("tests/pages")
 _SUFFIXES = (".html", ".htm", ".xhtml", ".xml")

@@ -14,9 +14,9 @@ from shoal.develop.probe import Place, in_thread
 from shoal.errors import ShoalError
 from shoal.frontier import is_local, look_at_server, shown
 from shoal.frontier.values import ServerLook
-from shoal.humanize import latency, plural, size
 from shoal.sink.outputs import read_output
 from shoal.text import error_line
+from shoal.text.humanize import latency, plural, size
 
 if TYPE_CHECKING:
     from shoal.fetch.proxy.proxy import Proxy

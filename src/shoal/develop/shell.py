@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal import __version__, humanize
+from shoal import __version__
 from shoal.develop.elements import Elements
 from shoal.develop.page_source import Found, find_page
 from shoal.develop.prompt_loop import PromptLoop
@@ -26,6 +26,7 @@ from shoal.spider.default import summary_spider
 from shoal.spider.inner import FetchFailed, File
 from shoal.spider.page import Node, Page
 from shoal.spider.spider import Spider
+from shoal.text import humanize
 
 T = TypeVar("T")
 

@@ -16,7 +16,6 @@ from shoal.develop.selector_check import finds, saved_pages
 from shoal.develop.spider_code import Kind, SelectorUse
 from shoal.develop.trying import Tried, check_is_page, run_handler
 from shoal.errors import ShoalError, UsageError
-from shoal.humanize import plural
 from shoal.spider.declared.compiling import file_spider, site_spider
 from shoal.spider.declared.field_values import split_pseudo
 from shoal.spider.declared.file_model import HandlerTable
@@ -28,6 +27,7 @@ from shoal.spider.declared.whole_file import SiteIndex, whole_problems
 from shoal.spider.loading import load_spider, on_path
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider, shown
+from shoal.text.humanize import plural
 
 _TOML = "toml"
 _NAMES = 10  # of sites, in a row

@@ -14,10 +14,10 @@ from shoal.admit.referrer import Referrer
 from shoal.engine.escalation import Escalation
 from shoal.engine.tally import Tally
 from shoal.hosts.cache import HostView
-from shoal.humanize import read_span
 from shoal.model import Lease, PageLinks, Refused, Request, Settlement, Task
 from shoal.model.built_in import WEBHOOK
 from shoal.settings import Settings
+from shoal.text.humanize import read_span
 
 Link = tuple[str, str]  # (base, href)
 Hasten = Callable[[str, str, Mapping[int, float]], Awaitable[int]]  # as in the frontier: job, host, pages

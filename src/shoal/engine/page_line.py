@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import logging
 
-from shoal import humanize
 from shoal.admit.identity import origin
 from shoal.events import event, log
 from shoal.model import Dead, Done, Failure, Moved, Retry, Settlement, Task
-from shoal.text import shown_url
+from shoal.text import humanize, shown_url
 
 _TOO_MANY = 2  # hosts, for a path alone to say which page it is
 _URL = 200  # characters of it

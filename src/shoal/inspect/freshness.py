@@ -12,13 +12,12 @@ from math import ceil, inf
 
 from msgspec import Struct
 
-from shoal import humanize
 from shoal.frontier.following import Followed, Following
 from shoal.frontier.values import Job
 from shoal.model import counts
 from shoal.model.page_record import PageRecord
 from shoal.policy.change_rate import changes_every
-from shoal.text import command, one_line
+from shoal.text import command, humanize, one_line
 
 # Upper edges of the histogram of next visits, in seconds from now.
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86_400.0

@@ -9,7 +9,6 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from shoal import humanize
 from shoal.engine.event_loop import in_turns
 from shoal.frontier.protocol import Hosts
 from shoal.frontier.values import HostRecord
@@ -20,6 +19,7 @@ from shoal.inspect.lookup import rules_for
 from shoal.inspect.overview import Overview, SlowHost, slow_host
 from shoal.model import is_items_host, is_webhook_host
 from shoal.policy.quality_alarms import number_of_alarms
+from shoal.text import humanize
 
 _SHOWN = 12
 _ASKED = 40  # hosts in trouble for which the store is asked whether pages wait

@@ -12,7 +12,6 @@ from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostRecord
 from shoal.hosts.host_limits import HostRules, Terms
 from shoal.hosts.host_state import HostState, OriginState, state_of
-from shoal.humanize import span, speed
 from shoal.policy.breaker import BreakerPolicy, BreakerState
 from shoal.policy.compose import States, domain_limit, origins_of, state_name
 from shoal.policy.escalation import needs_browser, sentence
@@ -21,6 +20,7 @@ from shoal.policy.protocol import Limits, ease, strictest
 from shoal.policy.timeout import TimeoutState
 from shoal.settings import HOST_KEYS, HostSettings, Settings
 from shoal.text import MASK, command
+from shoal.text.humanize import span, speed
 from shoal.valve import FOREVER, Domain, DomainLimit, Valve
 
 # From well to ill.

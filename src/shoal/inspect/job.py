@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.errors import UsageError
 from shoal.frontier.protocol import Jobs
 from shoal.frontier.values import OWN_START, Job, PastJob
 from shoal.inspect.freshness import Freshness
 from shoal.policy.quality_alarms import QualityReport
-from shoal.text import command
+from shoal.text import command, humanize
 
 _NAMED = 20  # jobs that a message names
 

@@ -17,7 +17,6 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from shoal import humanize
 from shoal.engine.history import History
 from shoal.engine.history_recorder import read_history
 from shoal.frontier.following import Following
@@ -29,7 +28,7 @@ from shoal.jobs.leader import Term, leader
 from shoal.jobs.schedule import Schedule, schedules
 from shoal.jobs.trouble import trouble_of
 from shoal.jobs.worker_status import WorkerStatus, heard, status_of
-from shoal.text import one_line
+from shoal.text import humanize, one_line
 from shoal.valve import FOREVER
 
 T = TypeVar("T")

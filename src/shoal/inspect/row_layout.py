@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from rich.cells import cell_len, set_cell_size
 
-from shoal import humanize
+from shoal.text import humanize
 
 MOST_CELL = 60  # characters that a column has, if there is room
 LEAST_CELL = 7  # … and that are enough to recognise a value

@@ -15,7 +15,6 @@ from shoal.frontier.protocol import Frontier, Hosts
 from shoal.frontier.values import Job, Place, Whereabouts, WorkerRecord
 from shoal.hosts.host_state import state_of
 from shoal.hosts.stored_settings import read_stored_settings
-from shoal.humanize import count, plural, span, speed
 from shoal.inspect.freshness import said_of_visits
 from shoal.inspect.host import Cause, HostView, causes, view_of, with_robots, with_sources
 from shoal.inspect.lookup import chosen_jobs, rules_for, with_its_jobs
@@ -28,6 +27,7 @@ from shoal.policy.outcomes import NOT_ASKED
 from shoal.policy.quality_alarms import alarms
 from shoal.settings import Settings
 from shoal.text import command
+from shoal.text.humanize import count, plural, span, speed
 
 _SCOPE = {
     "host": "its host is outside the crawl's scope; the settings hosts and any_host widen it",

@@ -19,11 +19,11 @@ from shoal.frontier.codec import stored
 from shoal.frontier.compare_and_set import change_note
 from shoal.frontier.protocol import Frontier, Notes
 from shoal.frontier.values import OWN_START, Job, JobSpec, Note
-from shoal.humanize import read_span
 from shoal.jobs.cron import parse_cron
 from shoal.jobs.note import encode_note, note_of
 from shoal.sink import lines_of
 from shoal.sink.outputs import read_output, split_suffixes
+from shoal.text.humanize import read_span
 
 KEY = "schedules"
 

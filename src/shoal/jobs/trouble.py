@@ -9,8 +9,8 @@ from shoal.errors import HandlerMissing, ShoalError
 from shoal.events import event
 from shoal.frontier.protocol import Frontier, Jobs, Notes
 from shoal.frontier.values import Job, JobSpec
-from shoal.humanize import plural
 from shoal.text import command, without_secrets
+from shoal.text.humanize import plural
 
 log = logging.getLogger("shoal")
 

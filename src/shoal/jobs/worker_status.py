@@ -15,9 +15,9 @@ from shoal import __version__
 from shoal.events import event
 from shoal.frontier.protocol import Viewing
 from shoal.frontier.values import WorkerRecord
-from shoal.humanize import plural
 from shoal.policy.backpressure import Reason
 from shoal.text import UNREADABLE
+from shoal.text.humanize import plural
 
 
 class WorkerStatus(Struct, frozen=True, omit_defaults=True):

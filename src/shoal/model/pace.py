@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-from shoal.humanize import read_span
+from shoal.text.humanize import read_span
 
 _DAY = 86_400.0
 

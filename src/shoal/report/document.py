@@ -8,7 +8,7 @@ from string import Template
 
 import msgspec
 
-from shoal import __version__, humanize
+from shoal import __version__
 from shoal.engine.history import HostPast, Slice
 from shoal.events import Event
 from shoal.frontier.values import Job
@@ -18,6 +18,7 @@ from shoal.model import DeadLetter, counts
 from shoal.policy.outcomes import rule_for
 from shoal.report.gathering import Findings
 from shoal.report.plots import nothing, plots, text, when
+from shoal.text import humanize
 
 GENERATOR = "Shoal report"  # by which a report is known
 _RANKED = 8  # hosts or counters in a ranking

@@ -9,9 +9,8 @@ from html import escape
 
 from msgspec import Struct
 
-from shoal import humanize
 from shoal.engine.history import History, Point, Slice
-from shoal.text import without_secrets
+from shoal.text import humanize, without_secrets
 
 WIDE, HIGH = 1000.0, 100.0  # the units of a plot, whatever its size on the screen
 _MOST_TICKS = 5

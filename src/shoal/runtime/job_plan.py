@@ -14,7 +14,6 @@ from shoal.fetch.browser.executable import available, why_not
 from shoal.fetch.proxy.pools import find_pools
 from shoal.frontier import is_local
 from shoal.frontier.values import OWN_START, Job, JobSpec
-from shoal.humanize import read_span
 from shoal.jobs.note import FedBy, handlers_of, write_note
 from shoal.jobs.schedule import read_times
 from shoal.model import CHANGES
@@ -33,6 +32,7 @@ from shoal.spider.revisits import visits_again
 from shoal.spider.schemas import kinds_of
 from shoal.spider.spider import Spider
 from shoal.text import command
+from shoal.text.humanize import read_span
 
 
 class JobPlan(Struct, frozen=True):

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from shoal.errors import OutputTaken, SinkAway, SinkError
 from shoal.frontier.protocol import Frontier, Jobs, Queue
 from shoal.frontier.values import Job
-from shoal.humanize import plural
 from shoal.jobs.note import note_of
 from shoal.runtime.job_plan import JobPlan, spec_of
 from shoal.sink import (
@@ -35,6 +34,7 @@ from shoal.sink.outputs import read_output
 from shoal.sink.ownership import FileClaim, Owner, claim
 from shoal.spider.schemas import columns_of
 from shoal.text import command
+from shoal.text.humanize import plural
 
 PATIENCE = 300.0  # seconds that an object store may be away at the end of a crawl
 

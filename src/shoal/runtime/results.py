@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import set_cell_size
 
-from shoal import humanize
 from shoal.errors import ShoalError, UsageError
 from shoal.inspect.job import View
 from shoal.inspect.rejected import RejectedItem
@@ -23,6 +22,7 @@ from shoal.jobs.note import note_of
 from shoal.model import DeadLetter
 from shoal.sink import describe_noted
 from shoal.spider.spider import Spider
+from shoal.text import humanize
 
 if TYPE_CHECKING:
     import pandas

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Job, WorkerRecord
-from shoal.humanize import plural, span
 from shoal.inspect.freshness import visited
 from shoal.inspect.host import HostView, causes, view_of, with_robots
 from shoal.inspect.job import waits_for
@@ -19,6 +18,7 @@ from shoal.jobs.note import SUMMARY, nobody_works
 from shoal.jobs.worker_status import WorkerStatus, is_silent, status_of
 from shoal.spider.arguments import read_key
 from shoal.text import command
+from shoal.text.humanize import plural, span
 from shoal.valve import FOREVER
 
 log = logging.getLogger("shoal")

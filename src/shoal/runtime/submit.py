@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from shoal import humanize
 from shoal.engine.feeder import Feeder, too_full
 from shoal.engine.tally import RateWindow, Tally, TallyReport
 from shoal.errors import OutputTaken, ShoalError, SinkError, UsageError
@@ -45,7 +44,7 @@ from shoal.settings import Settings
 from shoal.sink import Output, describe_noted, is_database, local_files
 from shoal.sink.files import FileStore, files_folder
 from shoal.sink.outputs import expand, not_on_a_fleet, read_output, with_archive
-from shoal.text import command
+from shoal.text import command, humanize
 
 _HIGH_WATER = 1_000_000  # URLs that were given are queued also while no worker is there yet
 _EVERY = 0.5

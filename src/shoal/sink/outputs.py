@@ -20,8 +20,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SinkError, UsageError
-from shoal.humanize import read_span
 from shoal.model import ARCHIVE, CHANGES
+from shoal.text.humanize import read_span
 
 if TYPE_CHECKING:
     from shoal.model import Row

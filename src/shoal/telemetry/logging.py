@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import UsageError
-from shoal.humanize import printable
 from shoal.limits import LOG_MESSAGE, TRACEBACK
 from shoal.text import without_secrets, writable
+from shoal.text.humanize import printable
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_LEVEL = "warning"

@@ -8,9 +8,9 @@ import sys
 from contextlib import ExitStack
 from typing import BinaryIO, TextIO
 
-from shoal.humanize import printable
 from shoal.spider import debugging
 from shoal.telemetry.logging import PRINTED, is_json, log
+from shoal.text.humanize import printable
 
 _listening = ExitStack()
 _put_aside: Printed | None = None

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from rich.text import Text
 
-from shoal import humanize
 from shoal.inspect.changes import Change, NewestChanges
 from shoal.inspect.row_layout import cut, value_text
 from shoal.terminal.console import safe, stdout, table, when
+from shoal.text import humanize
 
 _CELL = 40  # characters of a value
 _SUMMARY = 60  # … and of an item

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from shoal.engine.event_loop import run_loop
-from shoal.humanize import printable
 from shoal.telemetry.logging import log, only_json
+from shoal.text.humanize import printable
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier

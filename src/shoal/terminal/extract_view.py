@@ -14,7 +14,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal import humanize
 from shoal.model import counts
 from shoal.runtime.extract import Report
 from shoal.runtime.extract_messages import Trouble
@@ -22,6 +21,7 @@ from shoal.telemetry.logging import only_json
 from shoal.terminal.console import safe
 from shoal.terminal.live_panel import frame
 from shoal.terminal.tracebacks import user_frames
+from shoal.text import humanize
 
 LIVE_EVERY = 0.25
 LINE_EVERY = 5.0

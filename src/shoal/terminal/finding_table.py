@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from shoal.develop.findings import Finding
-from shoal.humanize import plural
 from shoal.terminal.console import safe, stdout, table
+from shoal.text.humanize import plural
 
 _STYLES = {"ok": "green", "skipped": "dim", "warning": "yellow", "wrong": "bold red"}
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 from rich.text import Text
 
-from shoal import humanize
 from shoal.runtime.link_report import LinkReport, Problem
 from shoal.terminal.console import safe, stderr, table
+from shoal.text import humanize
 
 _STYLES = {"broken": "red", "unsure": "yellow"}
 

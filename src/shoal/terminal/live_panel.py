@@ -12,14 +12,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal import humanize
 from shoal.engine.tally import HostTally, TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.freshness import Freshness, in_words, is_late, results_in_words, visited
 from shoal.inspect.job import View, has_ended, left_over, remaining, waits_for
 from shoal.model import counts
 from shoal.terminal.console import STATES, safe, when
-from shoal.text import command
+from shoal.text import command, humanize
 
 WIDTH = 96
 HOSTS_SHOWN = 5

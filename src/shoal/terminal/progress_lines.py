@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol, Self, TextIO
 
 from rich.console import Console
 
-from shoal import humanize
 from shoal.events import event
 from shoal.inspect.freshness import in_words
 from shoal.inspect.job import View, remaining
@@ -19,6 +18,7 @@ from shoal.spider import debugging
 from shoal.spider.attached import is_attached
 from shoal.telemetry.logging import only_json
 from shoal.terminal import live_panel
+from shoal.text import humanize
 
 if TYPE_CHECKING:
     from shoal.terminal.above_panel import AbovePanel

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from shoal import humanize
 from shoal.inspect.quality import FieldQuality, HostQuality
 from shoal.terminal.console import safe, stdout, table, when
-from shoal.text import command
+from shoal.text import command, humanize
 
 
 def print_alarms(hosts: Sequence[HostQuality]) -> None:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import msgspec
 from rich.text import Text
 
-from shoal import humanize
 from shoal.inspect.rejected import MOST_COUNTED, Reason, handler_of, is_whole, item_of, reason_of, table_of
 from shoal.model import DeadLetter
 from shoal.terminal.console import safe, stdout, table, when
-from shoal.text import command
+from shoal.text import command, humanize
 
 _REASONS_SHOWN = 20
 _ITEM_SHOWN = 4_000  # characters

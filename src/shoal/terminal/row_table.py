@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from shoal import humanize
 from shoal.inspect.rows import WORKERS, NewestRows
 from shoal.terminal.console import safe, stdout
 from shoal.terminal.field_table import print_fields
+from shoal.text import humanize
 
 
 def print_rows(found: NewestRows) -> None:

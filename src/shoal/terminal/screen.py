@@ -17,13 +17,13 @@ from rich.console import Console
 from rich.control import Control
 from rich.live import Live
 
-from shoal import humanize
 from shoal.errors import ShoalError
 from shoal.frontier.protocol import Frontier
 from shoal.inspect.event_log import Event, read_events
 from shoal.inspect.held_back import Holdups, find_holdups
 from shoal.inspect.overview import Overview, PageInFlight, look, look_at_flights
 from shoal.terminal.status_view import FLIGHTS, TOP, Frame, render
+from shoal.text import humanize
 
 _LONG = 5.0  # seconds without an answer of the store that are worth a word
 _DRAWN_EVERY = 1.0  # seconds, also when there is no news: so that the clock goes on

@@ -12,7 +12,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from shoal import humanize
 from shoal.engine.history import History
 from shoal.frontier.values import PastJob
 from shoal.inspect.event_log import Event
@@ -26,7 +25,7 @@ from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import side_by_side, versions_of
 from shoal.spider.arguments import read_key
 from shoal.terminal.console import STATES, when
-from shoal.text import command
+from shoal.text import command, humanize
 
 TOP = "top"
 FLIGHTS = 12  # pages in flight that are asked for

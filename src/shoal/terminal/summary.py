@@ -8,7 +8,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from shoal import humanize
 from shoal.engine.tally import TallyReport
 from shoal.frontier.values import Job
 from shoal.inspect.freshness import in_words, is_late, results_in_words, visited
@@ -16,7 +15,7 @@ from shoal.inspect.freshness_form import freshness_dict
 from shoal.inspect.job import View, left_over, remaining
 from shoal.model import counts
 from shoal.terminal.live_panel import frame
-from shoal.text import command
+from shoal.text import command, humanize
 
 PERCENTILES = (50, 90, 99)
 _COUNTERS = 20  # that are shown

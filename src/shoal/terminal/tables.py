@@ -10,7 +10,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from shoal import humanize
 from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostQueue
 from shoal.inspect.actions import Set
@@ -23,7 +22,7 @@ from shoal.settings import HostSettings
 from shoal.terminal.console import safe, stdout, table, when
 from shoal.terminal.live_panel import latency_style
 from shoal.terminal.tracebacks import users_first
-from shoal.text import command
+from shoal.text import command, humanize
 
 _STYLES = {"healthy": "green", "no robots": "yellow", "resting": "yellow", "probing": "yellow"}
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import shoal
-from shoal import humanize
+from shoal.text import humanize
 
 _FRAMES = 6
 _FRAME = re.compile(r'  File "([^"\n]*)", line \d+.*\n?(?:    .*\n?)*')

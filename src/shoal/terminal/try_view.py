@@ -11,14 +11,13 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from shoal import humanize
 from shoal.develop.trying import Tried, TriedRequest
 from shoal.inspect.row_layout import value_text
 from shoal.model import counts
 from shoal.sink.items import as_json
 from shoal.terminal.console import safe, stdout, table
 from shoal.terminal.field_table import print_fields, print_lists
-from shoal.text import shown_url
+from shoal.text import humanize, shown_url
 
 _SHOWN = 20  # items of a kind, and requests
 _LISTS = 3  # items that take a line for each field

@@ -23,7 +23,6 @@ import msgspec
 from msgspec.structs import replace
 from multidict import CIMultiDict
 
-from shoal import humanize
 from shoal.archive.saved_page import SavedPage, read_all
 from shoal.config import load
 from shoal.engine.event_loop import run_loop
@@ -39,6 +38,7 @@ from shoal.spider.page import Page
 from shoal.spider.spider import Spider, check_spider
 from shoal.terminal.tracebacks import user_frames
 from shoal.testing.pages import Content, checked_url, saved_content
+from shoal.text import humanize
 
 # By URL; "POST https://…" is for requests with that method. Or a folder of saved pages, or pages.
 Pages: TypeAlias = Mapping[str, Content | Page] | Path | str | Iterable[Page | Path | str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from shoal.humanize import printable
+from shoal.text.humanize import printable
 
 _WIDTH = 90  # characters of a remark
 

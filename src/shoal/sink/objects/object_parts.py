@@ -24,11 +24,11 @@ import msgspec
 from msgspec import Struct
 
 from shoal.errors import OutputTaken, SinkAway, SinkError
-from shoal.humanize import plural
 from shoal.model import Row
 from shoal.sink.objects.in_objects import InObjects
 from shoal.sink.objects.object_store import ObjectStore
 from shoal.sink.ownership import FileClaim, Owner
+from shoal.text.humanize import plural
 
 MANIFEST = "_manifest.json"
 OWNER = "_job.json"

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import UNSET
 
 from shoal.errors import UrlError
-from shoal.humanize import read_span
 from shoal.spider.declared.compiling import start_url
 from shoal.spider.declared.field_values import field_table, split_pseudo
 from shoal.spider.declared.file_model import (
@@ -35,6 +34,7 @@ from shoal.spider.declared.text_checks import (
 )
 from shoal.spider.declared.validating import Problem, unknown
 from shoal.spider.declared.written_numbers import is_sample
+from shoal.text.humanize import read_span
 
 _PLACES = ("css", "xpath", "json", "script", "data", "meta", "page", "carried", "like", "const", "any_")
 _WITH_JSON = ("css", "xpath", "script")
