@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 from shoal.testing.fuzz.target import Run, Target, pure
@@ -15,11 +16,14 @@ def planted(run: Run) -> Target:
 
 
 def planted_child(work: Work, share_path: Path, folder: Path) -> None:
-    """In place of `run_child`: every input kills the process, or never ends."""
+    """In place of `run_child`: every input kills the process, or never ends, or takes a while."""
 
     def run(data: bytes) -> None:
         if work.target == "dies":
             os.kill(os.getpid(), signal.SIGKILL)
+        if work.target == "waits":
+            time.sleep(0.5)
+            return
         while True:
             pass
 

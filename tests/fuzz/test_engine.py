@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fuzz.planted import planted, planted_child
-from shoal.testing.fuzz import TARGETS
+from shoal.testing.fuzz import TARGETS, watcher
 from shoal.testing.fuzz.mutator import Mutator
 from shoal.testing.fuzz.target import Reader, Run, lines
 from shoal.testing.fuzz.trial import Share, Trial, Work, shrunk
@@ -118,6 +118,24 @@ def test_a_process_that_dies_or_hangs_leaves_its_input_as_a_finding(
     report = fuzz(Work(name, 2), tmp_path)
     assert report.inputs == 2, "it went on with the next input"
     assert [path.name.startswith(f"{name}-{kind}-") for path in report.findings].count(True) >= 1
+
+
+def test_a_process_that_ends_while_it_is_looked_at_does_not_hang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends after its exit code was asked for, and before the time it spent is read."""
+    cpu_seconds = watcher._cpu_seconds
+    looks: list[int | None] = []
+
+    def at_its_end(pid: int | None) -> float:
+        looks.append(pid)
+        while len(looks) > 2 and Path(f"/proc/{pid}").exists():  # the first two are when it starts and begins
+            time.sleep(0.001)
+        return cpu_seconds(pid)
+
+    monkeypatch.setattr(watcher, "run_child", planted_child)
+    monkeypatch.setattr(watcher, "_cpu_seconds", at_its_end)
+    assert fuzz(Work("waits", 1), tmp_path).findings == []
 
 
 def test_a_run_of_two_processes_tries_as_many_inputs_as_asked(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ HANG = 10.0  # CPU seconds for one input
 _SILENCE = 90.0  # seconds for one input, whatever it waits for
 _LOOK = 0.1
 _MOST_DEATHS = 10
+_OWN_STAT = Path("/proc/self/stat")
 
 # Each process is forked from one that has everything imported: else a second would go by before its first input.
 _context = get_context("forkserver")
@@ -111,8 +112,10 @@ class Watcher:
 def _cpu_seconds(pid: int | None) -> float:
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # not Linux, or gone: then it is the clock's time
-        return time.monotonic()
+    except OSError:
+        # Where there is no such file, the clock's time counts. Where there is, the process has just ended, and the next
+        # look says how: the time of the clock would make a hang of it.
+        return 0.0 if _OWN_STAT.exists() else time.monotonic()
     user, system = text.rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
