@@ -26,7 +26,8 @@ def beside(tmp_path: Path) -> Path:
     return tmp_path / ".rows.turn"
 
 
-async def test_one_writes_at_a_time(tmp_path: Path) -> None:
+async def test_one_writes_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filelock, "_SILENCE", 60.0)  # nobody is frozen, however slow the machine
     inside = 0
 
     async def write(turns: FileTurns) -> None:
