@@ -260,6 +260,16 @@ async def test_who_slept_too_long_does_not_go_on(
     await second.close()
 
 
+async def test_a_shard_that_is_waited_for_does_not_cost_the_others(
+    old: str, monkeypatch: pytest.MonkeyPatch, valkey_server: ValkeyServer, prefix: str
+) -> None:
+    """Somebody was killed who had the second one alone. Whoever comes next has the first one too briefly to wait."""
+    monkeypatch.setattr(upgrading, "HOLD_SECONDS", 0.1)
+    valkey_server.command("SET", f"{{{prefix}:1}}:upgrade", "node-7:1:dead", "PX", 500)
+    async with asyncio.timeout(20), RedisFrontier(old) as frontier:
+        assert (await counted(frontier)).counters.admitted == 13
+
+
 async def test_a_server_that_went_back_to_the_old_layout_is_not_written_to(
     valkey_server: ValkeyServer, prefix: str
 ) -> None:

@@ -62,17 +62,17 @@ OLDEST = min(STEPS)
 
 async def upgrade(shards: Shards, layout: str) -> None:
     """Upgrades all shards, or waits until another process has. Raises while workers of the old layout are alive."""
+    upgrader = Upgrader(shards)
     while True:
         try:
-            await _upgrade(Upgrader(shards), layout)
+            await _upgrade(upgrader, layout)
             return
         except Taken:  # this process was silent for too long
             continue
 
 
 async def _upgrade(upgrader: Upgrader, layout: str) -> None:
-    every = upgrader.shards.all
-    taken = {shard: found for shard in every if (found := await _take(upgrader, shard, layout)) is not None}
+    taken = await _take_all(upgrader, layout)
     for shard, found in taken.items():
         for before in range(found, LAYOUT):
             for step in STEPS[before]:
@@ -89,21 +89,29 @@ async def _upgrade(upgrader: Upgrader, layout: str) -> None:
         )
 
 
-async def _take(upgrader: Upgrader, shard: int, layout: str) -> int | None:
-    """Takes a shard; returns its layout. None: nothing is left to do."""
+async def _take_all(upgrader: Upgrader, layout: str) -> dict[int, int]:
+    """Takes all shards on which something is left to do; returns their layouts.
+
+    While another process has one, those before it are taken again and again: else our hold on them would be over when
+    the other's is. All processes begin with the same shard, so whoever has that gets the others.
+    """
     told = False
     while True:
-        word, *rest = [part.decode() for part in await upgrader.run("take", shard)]
-        match word:
-            case "taken":
-                return int(rest[0])
-            case "done":
-                return None
-            case "used":
+        taken = {}
+        for shard in upgrader.shards.all:
+            word, *rest = [part.decode() for part in await upgrader.run("take", shard)]
+            if word == "taken":
+                taken[shard] = int(rest[0])
+            elif word == "used":
                 raise _in_use(upgrader.shards, layout, rest)
+            elif word == "held":
+                by = rest[0].rpartition(":")[0]
+                break
+        else:
+            return taken
         if not told:
             told = True
-            event("store_upgrading", store=str(upgrader.shards.link.address), by=rest[0].rpartition(":")[0])
+            event("store_upgrading", store=str(upgrader.shards.link.address), by=by)
         await asyncio.sleep(_LOOK_AGAIN)
 
 
