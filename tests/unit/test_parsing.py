@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
+from shoal.html import parsing
 from shoal.html.attribute_bombs import MOST_ATTRIBUTES, _is_clear, crowded_tag
 from shoal.html.parsing import _different_formats, _has_more_tags, _piece_for, affordable, parse
 from shoal.html.visible_text import visible_length, visible_text
@@ -89,6 +93,21 @@ def test_a_page_that_was_cut_says_so(caplog: pytest.LogCaptureFixture) -> None:
         f"only {len(page.body) - page.cut} of the {len(page.body)} bytes of {url} are parsed:"
         " the rest would take too long"
     ]
+
+
+def test_a_machine_that_stands_still_for_a_moment_costs_no_page_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    html = ordinary(1, 1_000)
+    assert affordable(html) == len(html)
+    readings = itertools.count()
+
+    def after_a_pause(clock: Callable[[], float]) -> Callable[[], float]:
+        return lambda: clock() + (10.0 if next(readings) > 20 else 0.0)
+
+    clocks = {name: after_a_pause(getattr(time, name)) for name in ("perf_counter", "thread_time")}
+    monkeypatch.setattr(parsing, "time", SimpleNamespace(**clocks))
+    assert affordable(html) == len(html)
 
 
 def test_xpath_has_the_same_budget() -> None:
