@@ -20,6 +20,7 @@ from shoal.html import parsing
 from shoal.html.attribute_bombs import MOST_ATTRIBUTES, _is_clear, crowded_tag
 from shoal.html.parsing import _different_formats, _has_more_tags, _piece_for, affordable, parse
 from shoal.html.visible_text import visible_length, visible_text
+from shoal.html.xml import XmlDocument, evaluate
 from shoal.model import Response, Task
 from shoal.spider.page import Page
 
@@ -95,11 +96,20 @@ def test_a_page_that_was_cut_says_so(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
+def read_as_xml(document: bytes) -> int:
+    return XmlDocument(document).kept
+
+
+def read_for_xpath(html: bytes) -> int:
+    return evaluate(html, "//a")[1]
+
+
+@pytest.mark.parametrize("read", [affordable, read_as_xml, read_for_xpath])
 def test_a_machine_that_stands_still_for_a_moment_costs_no_page_its_end(
-    monkeypatch: pytest.MonkeyPatch,
+    read: Callable[[bytes], int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    html = ordinary(1, 1_000)
-    assert affordable(html) == len(html)
+    html = b"<html>" + ordinary(1, 1_000) + b"</html>"
+    assert read(html) == len(html)
     readings = itertools.count()
 
     def after_a_pause(clock: Callable[[], float]) -> Callable[[], float]:
@@ -107,7 +117,7 @@ def test_a_machine_that_stands_still_for_a_moment_costs_no_page_its_end(
 
     clocks = {name: after_a_pause(getattr(time, name)) for name in ("perf_counter", "thread_time")}
     monkeypatch.setattr(parsing, "time", SimpleNamespace(**clocks))
-    assert affordable(html) == len(html)
+    assert read(html) == len(html)
 
 
 def test_xpath_has_the_same_budget() -> None:

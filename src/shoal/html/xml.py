@@ -6,13 +6,13 @@ broken documents are read as far as possible.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from shoal.html.css import Plan, Source, select
-from shoal.html.parsing import allowance, stopwatch
+from shoal.html.parsing import stopwatch
 from shoal.limits import XML_TAGS
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ class XmlDocument:
         self._etree = lxml_etree(what)
         self.size = len(xml)
         self.root, self.kept = self._parse(xml)
+        if self.kept < self.size:  # once more, for the reason in `parsing._read_in_time`
+            self.root, self.kept = max((self.root, self.kept), self._parse(xml), key=itemgetter(1))
 
     def _parse(self, xml: bytes) -> tuple[_Element | None, int]:
         from shoal.html.attribute_bombs import crowded_tag
@@ -268,7 +270,7 @@ def evaluate(
         from lxml.html import HTMLParser
     except ImportError:
         raise ImportError("page.xpath() needs lxml: pip install 'shoal[xpath]'") from None
-    kept = _affordable(html, HTMLParser(encoding="utf-8"))
+    kept = _affordable(html, lambda: HTMLParser(encoding="utf-8"))
     root = etree.fromstring(html[:kept] or b"<html/>", HTMLParser(encoding="utf-8"))
     if root is None:  # nothing but blanks or comments
         return [], kept
@@ -279,16 +281,21 @@ def evaluate(
     return (found if isinstance(found, list) else [found]), kept
 
 
-def _affordable(html: bytes, parser: Any) -> int:
+def _affordable(html: bytes, new_parser: Callable[[], Any]) -> int:
     """How many bytes can be parsed in the time of a page."""
     if len(html) <= _SMALL:
         return len(html)
     from shoal.html.attribute_bombs import crowded_tag
 
     html = html[: crowded_tag(html)]
-    began = time.thread_time()
+    kept = _read_in_time(html, new_parser())
+    return kept if kept == len(html) else max(kept, _read_in_time(html, new_parser()))
+
+
+def _read_in_time(html: bytes, parser: Any) -> int:
+    is_over = stopwatch(_SLOWER)
     for at in range(0, len(html), _PIECE):
         parser.feed(html[at : at + _PIECE])
-        if time.thread_time() - began > _SLOWER * allowance(at):
+        if is_over(at):
             return at
     return len(html)

@@ -87,8 +87,6 @@ async def test_who_does_not_read_is_let_go() -> None:
 async def test_on_valkey_and_while_it_is_away(
     web: WebProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app_module, "PATIENCE", 0.0)
-    monkeypatch.setattr(board, "PATIENCE", 0.5)
     with ValkeyServer(tmp_path / "valkey", appendonly=True, fsync="always", password="s3cret") as server:
         await shoal.crawl(spider_of(web), store=server.url)
         async with dashboard(Options(server.url, port=0)) as served, viewing(served) as viewer:
@@ -103,14 +101,17 @@ async def test_on_valkey_and_while_it_is_away(
             assert host not in await claimed(server.url)
             stream = viewer.events()
             assert (await anext(stream))[0] == "overview"
-            server.kill()
-            async with asyncio.timeout(DEADLINE):
-                while (found := await anext(stream))[0] != "away":
-                    pass
-            assert "does not answer" in found[1]["error"]
-            status, value = await viewer.ask("GET", "/api/workers")
-            assert (status, "does not answer" in value["error"]) == (503, True)
-            assert (await viewer.ask("GET", "/readyz"))[0] == 503
+            with monkeypatch.context() as impatient:
+                impatient.setattr(app_module, "PATIENCE", 0.0)
+                impatient.setattr(board, "PATIENCE", 0.5)
+                server.kill()
+                async with asyncio.timeout(DEADLINE):
+                    while (found := await anext(stream))[0] != "away":
+                        pass
+                assert "does not answer" in found[1]["error"]
+                status, value = await viewer.ask("GET", "/api/workers")
+                assert (status, "does not answer" in value["error"]) == (503, True)
+                assert (await viewer.ask("GET", "/readyz"))[0] == 503
             server.start()
             async with asyncio.timeout(DEADLINE):
                 while (await anext(stream))[0] != "overview":
