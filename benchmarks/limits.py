@@ -15,6 +15,7 @@ import argparse
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from shoal.testing import Hit, HostProfile, WebProcess
 BEARS, ASKED = 5.0, 20.0
 MOST_REFUSED, LEAST_PACE = 0.003, 0.9
 SLOW_LATENCY, SLOW_RATE = 3.0, 2.0
+TOLD_EVERY = 30.0  # seconds
 
 
 class Found(Struct, frozen=True):
@@ -73,8 +75,33 @@ def crawl(web: WebProcess, hosts: dict[str, HostProfile], rate: float, words: Se
         command = [sys.executable, "-m", "shoal", "crawl", "-i", str(urls), "-o", str(rows), "--depth", "0"]
         command += ["--no-robots", "--quiet", "--rate", str(rate), "-s", "trust_start=true"]
         command += ["--store", str(Path(folder) / "store.db"), *words]
-        subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
+        with subprocess.Popen(command, stdin=subprocess.DEVNULL) as process:
+            while not has_ended(process):
+                tell(web.hits(), hosts)
         return len(rows.read_bytes().splitlines()) if rows.exists() else 0
+
+
+def has_ended(process: subprocess.Popen[bytes]) -> bool:
+    try:
+        process.wait(TOLD_EVERY)
+    except subprocess.TimeoutExpired:
+        return False
+    except KeyboardInterrupt:  # the crawl got it as well: it stops, and what was seen so far is shown
+        process.wait()
+    return True
+
+
+def tell(hits: Sequence[Hit], hosts: dict[str, HostProfile]) -> None:
+    seconds = max(hit.ended for hit in hits) - min(hit.started for hit in hits) if hits else 0
+    pages = Counter(hit.host for hit in hits if hit.status == 200)
+    going = {name: pages[name] for name, profile in hosts.items() if pages[name] < profile.pages}
+    last = min(going, key=going.__getitem__, default="")
+    refused = sum(hit.status == 429 for hit in hits)
+    print(
+        f"{seconds:.0f} s: {pages.total():,} of {sum(profile.pages for profile in hosts.values()):,} pages, "
+        f"{refused:,} answers 429, {len(going)} hosts to go{f', last {last} with {going[last]:,}' * bool(last)}",
+        file=sys.stderr,
+    )
 
 
 def found(hits: Sequence[Hit]) -> Found:
