@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from shoal.engine.recent import RecentRecorder
 from shoal.engine.served import Pages
 from shoal.engine.tally import Tally
 from shoal.engine.webhooks import Webhooks
-from shoal.errors import ShoalError, SinkAway
 from shoal.events import event
 from shoal.fetch.browser.executable import available
 from shoal.fetch.guard import Guard
@@ -27,31 +25,24 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.transport import Transport
 from shoal.fetch.transports import HostTransport, RestrictedTransport, Transports
 from shoal.frontier.clock import FrontierClock
-from shoal.frontier.protocol import Frontier, Journal
+from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Counters
 from shoal.hosts.cache import HostCache
 from shoal.hosts.host_state import state_of
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.robots import RobotsFetcher
 from shoal.hosts.session_notes import SessionNotes
-from shoal.jobs.note import is_for_fleet
 from shoal.jobs.state import StoredState
 from shoal.policy.load import Traffic
 from shoal.policy.retry import RetryBudget
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_hooks import JobHooks
+from shoal.runtime.job_output import JobOutput
 from shoal.runtime.job_plan import check_cache
-from shoal.runtime.output_checks import file_claim
 from shoal.runtime.page_steps import PageSteps, by_handler
 from shoal.settings import Settings
 from shoal.sink import Sink
-from shoal.sink.files import FileStore, files_folder
-from shoal.sink.journals import LocalJournal, Several
-from shoal.sink.objects.in_objects import InObjects
-from shoal.sink.objects.object_store import ObjectStore, is_object_store
-from shoal.sink.objects.outage import Outage
 from shoal.sink.outputs import NOTHING_MORE, Wanted
-from shoal.sink.ownership import FileClaim
 from shoal.spider.handlers import collect
 from shoal.spider.hooks import Hooks
 from shoal.spider.plugins import hooks_of
@@ -59,10 +50,7 @@ from shoal.spider.spider import Spider
 
 if TYPE_CHECKING:
     from shoal.archive.cache import ArchiveCache
-    from shoal.engine.archiving import Archiver
     from shoal.engine.tracing import Tracing
-
-_PATIENCE = 60.0  # seconds that an object store may be away at the end of a job
 
 
 class JobRunner:
@@ -124,14 +112,15 @@ class JobRunner:
             own=hosts.own,
             trusts_tasks=trusts_tasks,
         )
-        self._files: FileStore | None = None
-        self._archiver = _archiver(sink, spider, settings, job)
+        start = spider.handler_named("").name
+        self.output = JobOutput(job, sink, frontier, settings, lambda: self.made_at)
+        self._archiver = self.output.archiver(settings, start)
         self._recorder = HistoryRecorder(
             frontier,
             job,
             self.tally,
             clock.now,
-            RecentRecorder(frontier, job, clock.now, spider.handler_named("").name),
+            RecentRecorder(frontier, job, clock.now, start),
         )
         self._budget = RetryBudget(settings)
         steps = PageSteps(
@@ -165,7 +154,7 @@ class JobRunner:
             state=self.state,
             hooks=self.hooks,
             letters=self._letters,
-            files=self.files,
+            files=self.output.files,
             archiver=self._archiver,
             cache=self._cache,
             wanted=wanted,
@@ -180,7 +169,7 @@ class JobRunner:
 
     async def open(self, *, reconfigure: bool = True) -> None:
         """`reconfigure`: gives the hosts of a resumed job the valves of these settings."""
-        await self.sink.open(await self._file_claim())
+        await self.output.open()
         await self._recorder.open()
         made = (await read_history(self._frontier, self.name)).total()
         self._budget.resume(made.fetches - made.retries, made.retries)
@@ -194,8 +183,7 @@ class JobRunner:
             await self._hosts.reconfigure(self.name)
         if self._cache is not None:
             await self._open_cache(self._cache)
-        if is_object_store(self.settings.files):
-            self.files()  # so that a bad address is told before anything is fetched
+        self.output.check_files()
 
     def hear(self, counters: Counters) -> None:
         """What all processes have done for the job by now."""
@@ -214,48 +202,12 @@ class JobRunner:
         ):
             await self.job_hooks.start(job)
 
-    async def finish_objects(self) -> None:
-        """Rows in an object store are complete when the job has ended: it is said there which parts they are."""
-        if not isinstance(self.sink.journal, InObjects):
-            return
-        from shoal.runtime.object_endings import finish_objects
-
-        outage, until = Outage(), time.monotonic() + _PATIENCE
-        while True:
-            try:
-                await finish_objects(self._frontier, self.name, self.sink.journal)
-            except SinkAway as error:
-                pause = outage.pause(error)
-                if time.monotonic() + pause > until:
-                    raise
-                await asyncio.sleep(pause)
-            else:
-                outage.end()
-                return
-
     async def end_hooks(self) -> None:
         """If the job is finished, and nobody has run them."""
         await self._letters.close()
         job = await self._frontier.job(self.name) if self.hooks.on_job_end else None
         if job is not None and job.created_at == self.made_at:
             await self.job_hooks.end(job)
-
-    def files(self) -> FileStore:
-        """Where downloaded files go; made when the first one comes."""
-        if self._files is None:
-            journal = self.sink.journal
-            output = _rows_file(journal)
-            setting = self.settings.files
-            objects = ObjectStore(setting) if is_object_store(setting) else None
-            self._files = FileStore(files_folder(setting, output), self.name, self.made_at, objects)
-            self._files.sweep_others()
-        return self._files
-
-    async def _file_claim(self) -> FileClaim | None:
-        journal = self.sink.journal
-        owned = isinstance(journal, LocalJournal | InObjects)
-        job = await self._frontier.job(self.name) if owned else None
-        return await file_claim(self._frontier, job, journal.key) if journal and job else None
 
     async def close(self) -> None:
         await self._letters.close()
@@ -267,56 +219,7 @@ class JobRunner:
             if self._cache.broken:
                 self.tally.cut("records of the archive that cannot be read", self._cache.broken)
             self._cache.close()
-        try:
-            await self._finish_output()
-        finally:
-            await self.sink.close()
-            await self._sweep_files()
-
-    async def _finish_output(self) -> None:
-        journal = self.sink.journal
-        if not isinstance(journal, LocalJournal):
-            return
-        try:
-            job = await self._frontier.job(self.name)
-            if job is None or job.state != "finished" or job.counters.leased:
-                return  # somebody may be writing
-            committed = await self._frontier.journal_length(self.name, journal.key)
-        except ShoalError:
-            return  # the store is away
-        if not committed:
-            return
-        try:
-            await asyncio.to_thread(journal.finish, committed)
-        except SinkAway as error:  # nothing is lost: the rows wait on the disk
-            if is_for_fleet(job.spec):  # else the command tells it
-                event("output_unfinished", job=self.name, error=str(error))
-
-    async def _sweep_files(self) -> None:
-        if self._files is None:
-            return
-        try:
-            job = await self._frontier.job(self.name)
-        except ShoalError:
-            return  # the store is away: what is left will be swept by the next job of this name
-        if job is None or job.state == "finished":
-            await asyncio.to_thread(self._files.sweep)
-
-
-def _rows_file(journal: Journal | None) -> Path | None:
-    """The first file on this machine that rows go to."""
-    if isinstance(journal, Several):
-        return next((place.path for place in journal.places if place.kind == "file"), None)
-    return journal.path if isinstance(journal, LocalJournal) else None
-
-
-def _archiver(sink: Sink, spider: Spider, settings: Settings, job: str) -> Archiver | None:
-    journal = sink.journal
-    if not isinstance(journal, Several) or journal.archive is None:
-        return None
-    from shoal.engine.archiving import Archiver
-
-    return Archiver(settings, journal.archive, job, spider.handler_named("").name)
+        await self.output.close()
 
 
 def _cache_of(settings: Settings) -> ArchiveCache | None:

@@ -273,7 +273,7 @@ class ServedJobs:
     async def _end_hooks(self, runner: JobRunner, closing: asyncio.Task[None]) -> None:
         await asyncio.wait([closing])
         try:
-            await runner.finish_objects()
+            await runner.output.finish_objects()
         except ShoalError as error:
             event("output_unfinished", job=runner.name, error=str(error))
         try:
