@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from shoal.errors import ShoalError
-    from shoal.model import Request
+    from shoal.model.request import Request
     from shoal.runtime.adding import Additions, add
     from shoal.runtime.crawl import crawl, run
     from shoal.runtime.results import Results
@@ -62,7 +62,7 @@ _HOMES = {
     "OutgoingRequest": "shoal.spider.hooks",
     "Page": "shoal.spider.page",
     "Plugin": "shoal.spider.plugins",
-    "Request": "shoal.model",
+    "Request": "shoal.model.request",
     "Results": "shoal.runtime.results",
     "Retry": "shoal.spider.handlers",
     "Secret": "shoal.spider.arguments",

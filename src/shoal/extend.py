@@ -11,7 +11,8 @@ transport          what fetches a page: setting `transport = "module:Class"`
 from __future__ import annotations
 
 from shoal.fetch.transport import FetchRequest, Transport
-from shoal.model import DeadLetter, Failure, Outcome, Request, Response, Row, Settlement, Task
+from shoal.model import DeadLetter, Failure, Outcome, Response, Row, Settlement, Task
+from shoal.model.request import Request
 from shoal.policy.protocol import Limits, Observation, Policy
 from shoal.settings import Settings
 from shoal.sink import Sink

@@ -10,7 +10,7 @@ import pytest
 
 import shoal
 from shoal.cli.app import command_line
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.identity import fingerprint, variant
-from shoal.model import Failure, Refused, Request, Task
+from shoal.model import Failure, Refused, Task
+from shoal.model.request import Request
 from shoal.settings import Settings
 
 START = "https://a.example/"

@@ -15,7 +15,8 @@ from shoal.fetch.transport import FetchRequest
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.protocol import Journal
 from shoal.frontier.values import Settled
-from shoal.model import Done, Outcome, Request, Response, Settlement
+from shoal.model import Done, Outcome, Response, Settlement
+from shoal.model.request import Request
 from shoal.policy.load import Traffic
 from shoal.runtime.job_plan import JobPlan
 from shoal.runtime.job_runner import JobRunner

@@ -12,7 +12,8 @@ import pytest
 
 from shoal.errors import SpiderError, UsageError
 from shoal.html import main_text as program
-from shoal.model import PageLinks, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import PageLinks
 from shoal.settings import Settings
 from shoal.sink.items import encode_rows
 from shoal.spider import extracting, text_process

@@ -18,7 +18,8 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from shoal.model import PageLinks, Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import PageLinks, Request
 from shoal.sink.items import ItemRejected, encode_row
 from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect

@@ -11,7 +11,8 @@ from shoal import limits
 from shoal.admit import Admission
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.fetch.cookie_jar import CookieJar
-from shoal.model import Failure, Request, Retry, Task
+from shoal.model import Failure, Retry, Task
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.sink import items as rows_module
 from shoal.sink.items import encode_rows

@@ -10,7 +10,8 @@ import pytest
 from multidict import CIMultiDict
 
 from shoal.errors import SpiderError
-from shoal.model import Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import Request
 from shoal.spider.page import Page
 from shoal.spider.spider import Spider
 

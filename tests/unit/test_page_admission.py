@@ -10,7 +10,8 @@ from shoal.admit import Admission
 from shoal.engine.escalation import Escalation
 from shoal.engine.links import Links
 from shoal.engine.tally import Tally
-from shoal.model import Lease, PageLinks, Request, Task
+from shoal.model import Lease, Task
+from shoal.model.request import PageLinks, Request
 from shoal.settings import Settings
 
 URL = "https://a.test/list/"

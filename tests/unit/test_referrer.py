@@ -18,7 +18,8 @@ from shoal.admit.referrer import (
     restored,
     stored,
 )
-from shoal.model import Request, Task
+from shoal.model import Task
+from shoal.model.request import Request
 from shoal.settings import RefererPolicy, Settings
 
 PAGE = "https://shop.example/list?page=2#top"

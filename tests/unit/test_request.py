@@ -13,7 +13,7 @@ import pytest
 
 from shoal import Request, Spider
 from shoal.errors import SpiderError
-from shoal.model import PageLinks, links_to
+from shoal.model.request import PageLinks, links_to
 
 spider = Spider("s", "http://a.test/")
 

@@ -10,7 +10,8 @@ from multidict import CIMultiDict
 from shoal.engine.etiquette import RobotsDirectives
 from shoal.engine.tally import Tally
 from shoal.html.robots_meta import header_asks, markup_asks, unendorsed
-from shoal.model import Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.spider.handlers import Yielded
 from shoal.spider.page import Page

@@ -12,7 +12,8 @@ from shoal.cli.nocode import flags, named, read_names
 from shoal.errors import UsageError
 from shoal.html.page_facts import word_count
 from shoal.html.robots_meta import directives
-from shoal.model import PageLinks, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import PageLinks
 from shoal.settings import ROW_FIELDS, Settings
 from shoal.spider.default import summary_spider
 from shoal.spider.loading import SpiderSource

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shoal.errors import SettingsError, SpiderError
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.spider.spider import Spider, handler_name
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shoal.model import Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import Request
 from shoal.spider.default import summary, summary_spider
 from shoal.spider.page import Page
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shoal.errors import SettingsError
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.spider.declared.next_pages import OUTSIDE
 from shoal.spider.loading import load_spider
 from shoal.spider.spider import Spider

@@ -26,7 +26,8 @@ from shoal.admit.scope import Scope
 from shoal.admit.sending import redirect_url, resolve, sent_url
 from shoal.admit.traps import trap
 from shoal.limits import COOKIE_LINE, REDIRECT_COOKIE_BYTES, REDIRECT_COOKIES, URL_READ, URL_SHOWN
-from shoal.model import COOKIE_MARK, DEFAULT_LANE, USUAL_FETCH, FetchOptions, Refused, Request, Task
+from shoal.model import COOKIE_MARK, DEFAULT_LANE, USUAL_FETCH, FetchOptions, Refused, Task
+from shoal.model.request import Request
 from shoal.settings import HostSettings, Settings
 from shoal.text import SECRET_HEADERS, unreadable_url
 

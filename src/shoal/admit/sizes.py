@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shoal.limits import REQUEST_BODY, REQUEST_HEADERS, REQUEST_META, REQUEST_META_DEPTH, REQUEST_WORD
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.text import pack
 
 

@@ -21,7 +21,8 @@ from shoal.develop.item_check import check_items
 from shoal.develop.selector_check import check_selectors, saved_pages
 from shoal.develop.spider_code import Code, HandlerUse, read_code
 from shoal.errors import ShoalError, UsageError
-from shoal.model import HANDLER_NAME, Refused, Request
+from shoal.model import Refused
+from shoal.model.request import HANDLER_NAME, Request
 from shoal.runtime.admission import make_admission
 from shoal.runtime.job_plan import JobPlan, check_parts
 from shoal.settings import Settings

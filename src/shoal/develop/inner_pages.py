@@ -12,7 +12,8 @@ from shoal.develop.page_source import find_page
 from shoal.engine.page_fetches import PageFetches
 from shoal.errors import PageMissing, UrlError
 from shoal.html.page_links import join
-from shoal.model import Lease, Request
+from shoal.model import Lease
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.spider.inner import FetchFailed, File
 from shoal.spider.page import Page

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from shoal.develop.page_source import Found, find_page
 from shoal.develop.trying import run_handler
 from shoal.errors import PageMissing, UsageError
-from shoal.model import Request
 from shoal.model.built_in import is_built_in
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.spider.spider import Spider
 from shoal.spider.start_sources import handlers_of_entries

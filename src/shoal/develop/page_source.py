@@ -22,7 +22,8 @@ from shoal.archive import saved_page
 from shoal.archive.cache import ArchiveCache, CachedAnswer
 from shoal.develop import DEFAULT_CACHE
 from shoal.errors import PageMissing, UrlError, UsageError
-from shoal.model import Failure, Refused, Request, Response, Task
+from shoal.model import Failure, Refused, Response, Task
+from shoal.model.request import Request
 from shoal.policy.outcomes import kind_of
 from shoal.runtime.admission import make_admission
 from shoal.settings import BROWSER, Settings

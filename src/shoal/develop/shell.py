@@ -20,7 +20,7 @@ from shoal.develop.prompt_loop import PromptLoop
 from shoal.develop.trying import Tried, TriedRequest, run_handler
 from shoal.errors import PageMissing, SpiderError, UrlError, UsageError
 from shoal.html.page_links import join
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.spider.default import summary_spider
 from shoal.spider.inner import FetchFailed, File

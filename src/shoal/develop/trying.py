@@ -27,8 +27,9 @@ from shoal.engine.tally import Tally
 from shoal.errors import PageMissing
 from shoal.fetch.challenge.verdict import Challenges
 from shoal.html.page_links import join
-from shoal.model import Dead, Lease, Refused, Request, Retry, Row, Settlement, Task
+from shoal.model import Dead, Lease, Refused, Retry, Row, Settlement, Task
 from shoal.model.built_in import is_built_in
+from shoal.model.request import Request
 from shoal.runtime.admission import make_admission
 from shoal.settings import BROWSER, Settings
 from shoal.spider.handlers import Yielded, collect, is_item

@@ -16,7 +16,8 @@ from shoal.admit.referrer import Referrer
 from shoal.engine.inner_fetch import InnerFetcher
 from shoal.engine.tally import Tally
 from shoal.fetch.slots import waiting
-from shoal.model import Lease, Request, Task
+from shoal.model import Lease, Task
+from shoal.model.request import Request
 from shoal.policy.outcomes import rule_for
 from shoal.settings import Settings
 from shoal.sink.files import FileStore, PartFile, request_key

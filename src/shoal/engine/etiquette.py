@@ -11,7 +11,8 @@ from shoal.html.page_facts import alternates, declared_canonical, header_canonic
 from shoal.html.page_links import join
 from shoal.html.robots_meta import NOARCHIVE, NOFOLLOW, NOINDEX, header_asks, markup_asks, unendorsed
 from shoal.limits import ALTERNATES
-from shoal.model import PageLinks, Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import PageLinks, Request
 from shoal.settings import Settings
 from shoal.spider.handlers import Yielded
 from shoal.spider.page import Page

@@ -23,8 +23,9 @@ from shoal.hosts.stored_settings import StoredSettingsCopy
 from shoal.jobs.source_runs import begin_run
 from shoal.jobs.state import StoredState
 from shoal.limits import START_LINE, URL_SHOWN
-from shoal.model import Refused, Request, Task
+from shoal.model import Refused, Task
 from shoal.model.built_in import is_built_in
+from shoal.model.request import Request
 from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider.spider import Spider, StartPlace

@@ -25,22 +25,10 @@ from shoal.fetch.slots import take_slot
 from shoal.frontier.verdicts import is_last_attempt
 from shoal.html.page_links import meta_referrer
 from shoal.limits import COUNTER_NAMES, PAGE_REQUESTS, REQUEST_WORD, TRACEBACK
-from shoal.model import (
-    Dead,
-    Done,
-    Failure,
-    Lease,
-    PageLinks,
-    Request,
-    Response,
-    Retry,
-    Row,
-    Settlement,
-    Snapshot,
-    Task,
-)
+from shoal.model import Dead, Done, Failure, Lease, Response, Retry, Row, Settlement, Snapshot, Task
 from shoal.model.built_in import is_built_in
 from shoal.model.counts import PAGES_DROPPED, Counts, with_reason
+from shoal.model.request import PageLinks, Request
 from shoal.policy.lanes import no_such_lane
 from shoal.policy.outcomes import rule_for, snapshot_of
 from shoal.policy.retry import backoff

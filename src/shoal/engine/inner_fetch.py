@@ -41,7 +41,8 @@ from shoal.frontier.clock import FrontierClock
 from shoal.frontier.protocol import Queue
 from shoal.frontier.values import Turn
 from shoal.hosts.cache import HostCache, HostView
-from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Request, Response, Retry, Row, Task
+from shoal.model import DEFAULT_LANE, Dead, Failure, Lease, Refused, Response, Retry, Row, Task
+from shoal.model.request import Request
 from shoal.policy.outcomes import kind_of
 from shoal.settings import BROWSER, Settings
 from shoal.spider.inner import FetchFailed

@@ -14,8 +14,9 @@ from shoal.admit.referrer import Referrer
 from shoal.engine.escalation import Escalation
 from shoal.engine.tally import Tally
 from shoal.hosts.cache import HostView
-from shoal.model import Lease, PageLinks, Refused, Request, Settlement, Task
+from shoal.model import Lease, Refused, Settlement, Task
 from shoal.model.built_in import WEBHOOK
+from shoal.model.request import PageLinks, Request
 from shoal.settings import Settings
 from shoal.text.humanize import read_span
 

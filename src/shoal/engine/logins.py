@@ -35,7 +35,8 @@ from shoal.events import event
 from shoal.fetch.proxy.sessions import Sessions
 from shoal.frontier.clock import FrontierClock
 from shoal.hosts.session_notes import LoginState, SessionNote
-from shoal.model import Dead, Failure, Lease, Moved, Request, Response, Retry, Task
+from shoal.model import Dead, Failure, Lease, Moved, Response, Retry, Task
+from shoal.model.request import Request
 from shoal.policy.outcomes import rule_for
 from shoal.settings import Settings
 from shoal.spider import debugging

@@ -10,7 +10,8 @@ from typing import Protocol
 from shoal.admit.referrer import Referrer
 from shoal.errors import SpiderError
 from shoal.limits import PAGE_FETCHES
-from shoal.model import Lease, Request, Row
+from shoal.model import Lease, Row
+from shoal.model.request import Request
 from shoal.spider.handlers import handler_waits
 from shoal.spider.inner import File
 from shoal.spider.page import Page

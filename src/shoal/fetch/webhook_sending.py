@@ -21,8 +21,9 @@ from shoal.fetch.guard import Guard
 from shoal.fetch.http import HttpTransport
 from shoal.fetch.transport import FetchRequest
 from shoal.limits import KB
-from shoal.model import Outcome, Request
+from shoal.model import Outcome
 from shoal.model.proxy_address import with_variables
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.text import hide
 

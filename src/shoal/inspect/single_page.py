@@ -28,7 +28,8 @@ from shoal.fetch.proxy.routes import Routes
 from shoal.fetch.robots_fetch import AnyHost, RobotsRecord, agent_of, fetch_robots
 from shoal.fetch.transport import FetchRequest, Transport
 from shoal.fetch.transports import HostTransport, Transports
-from shoal.model import Failure, Outcome, Refused, Request, Response, Task
+from shoal.model import Failure, Outcome, Refused, Response, Task
+from shoal.model.request import Request
 from shoal.policy.host_table import HostTable, settings_at
 from shoal.policy.load import Traffic
 from shoal.policy.outcomes import kind_of

@@ -20,8 +20,9 @@ from shoal.inspect.host import Cause, HostView, causes, view_of, with_robots, wi
 from shoal.inspect.lookup import chosen_jobs, rules_for, with_its_jobs
 from shoal.jobs.note import nobody_works
 from shoal.jobs.worker_status import WorkerStatus, status_of
-from shoal.model import DOUBT, Failure, Refused, Request, Task
+from shoal.model import DOUBT, Failure, Refused, Task
 from shoal.model.page_record import PageRecord
+from shoal.model.request import Request
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import NOT_ASKED
 from shoal.policy.quality_alarms import alarms

@@ -16,8 +16,8 @@ from shoal.frontier.codec import stored
 from shoal.frontier.compare_and_set import change_note
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import DeadFilter, Job, Note
-from shoal.model import Request
 from shoal.model.built_in import is_source
+from shoal.model.request import Request
 from shoal.spider.start_sources import read_note
 from shoal.text import pack
 

@@ -31,7 +31,8 @@ from shoal.frontier.values import Fate, Job, JobState
 from shoal.inspect.event_log import tell as tell_all
 from shoal.jobs.note import note_of, settings_of
 from shoal.limits import START_LINE, URL_SHOWN
-from shoal.model import Refused, Request, Task
+from shoal.model import Refused, Task
+from shoal.model.request import Request
 from shoal.policy.lanes import no_such_lane
 from shoal.runtime.admission import admission_by
 from shoal.settings import Settings

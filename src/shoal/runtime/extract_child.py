@@ -30,7 +30,8 @@ from shoal.engine.process_hooks import ProcessHooks
 from shoal.engine.tally import Tally
 from shoal.errors import ShoalError
 from shoal.html.page_links import join
-from shoal.model import Dead, Lease, Request, Retry, Row, Settlement
+from shoal.model import Dead, Lease, Retry, Row, Settlement
+from shoal.model.request import Request
 from shoal.policy.outcomes import kind_of
 from shoal.runtime.extract_messages import (
     EXAMPLES,

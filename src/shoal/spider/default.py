@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from shoal.html.page_facts import canonical_in
 from shoal.html.visible_text import squeeze, visible_length
-from shoal.model import PageLinks
+from shoal.model.request import PageLinks
 from shoal.settings import Settings
 from shoal.spider.row_fields import RowFields
 from shoal.spider.spider import Handler, Spider, Start

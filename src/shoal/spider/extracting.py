@@ -13,7 +13,7 @@ import msgspec
 from shoal.errors import SpiderError
 from shoal.html.page_facts import word_count
 from shoal.html.records.fields import FIELDS, empty
-from shoal.model import PageLinks
+from shoal.model.request import PageLinks
 from shoal.settings import Settings
 from shoal.spider.schemas import Schema
 from shoal.spider.spider import Handler

@@ -7,7 +7,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 
-from shoal.model import HANDLER_CODE
+from shoal.model.request import HANDLER_CODE
 from shoal.spider.spider import Handler
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from shoal.errors import SpiderError
 from shoal.limits import YIELDED
-from shoal.model import PageLinks, Request
+from shoal.model.request import PageLinks, Request
 from shoal.spider import debugging
 from shoal.spider.attached import is_attached
 from shoal.spider.inner import Unawaited

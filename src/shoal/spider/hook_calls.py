@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from shoal.errors import SinkError, StoreError
 from shoal.limits import YIELDED
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.spider.handlers import LATE, Drop, HandlerTimeout, HandlerTimer, Retry, is_item, wait_until
 from shoal.spider.hooks import Hook, OutgoingRequest
 from shoal.spider.inner import FetchFailed

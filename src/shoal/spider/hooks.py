@@ -16,7 +16,8 @@ from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args
 from msgspec import Struct
 
 from shoal.errors import SpiderError
-from shoal.model import Task, name_of_handler
+from shoal.model import Task
+from shoal.model.request import name_of_handler
 from shoal.spider.redefining import is_redefined
 
 HookKind = Literal[

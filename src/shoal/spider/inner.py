@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from msgspec import Struct
 
 from shoal.errors import SpiderError, one_line
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.text import shown_url, without_secrets
 
 if TYPE_CHECKING:

@@ -26,7 +26,8 @@ from shoal.admit.sending import resolve, sent_url
 from shoal.html.page_facts import Reader
 from shoal.html.page_links import in_encoding, is_legacy
 from shoal.limits import LINKED_PARTS
-from shoal.model import Request, Task
+from shoal.model import Task
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.spider.handlers import Retry
 from shoal.spider.schemas import Schema

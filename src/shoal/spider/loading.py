@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.spider.arguments import Factory, returns_spider
 from shoal.spider.spider import Spider, place_of_error, shown
 from shoal.spider.start_sources import Feed, Sitemap, Source

@@ -19,7 +19,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.errors import SpiderError
-from shoal.model import Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import Request
 from shoal.text import MASK
 
 if TYPE_CHECKING:

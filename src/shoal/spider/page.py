@@ -38,8 +38,9 @@ from shoal.html.page_links import (
 from shoal.html.parsing import parse
 from shoal.html.visible_text import readable_text, squeeze, visible_text
 from shoal.html.xml import XmlDocument, XmlNode
-from shoal.model import PageLinks, Pairs, Request, Response, Task, links_to
+from shoal.model import Response, Task
 from shoal.model.counts import Counts, check_count
+from shoal.model.request import PageLinks, Pairs, Request, links_to
 from shoal.spider.inner import FetchFailed, File, Inner, Unawaited
 from shoal.spider.page_log import PageLog
 from shoal.spider.rendering import Rendered, Tab

@@ -23,8 +23,8 @@ from shoal.html.feed import Feed, FeedEntry, NextPage
 from shoal.html.link_header import linked
 from shoal.html.sitemap import Sitemap, SitemapEntry, sitemaps_in
 from shoal.limits import ENTRY_META, KB, MB, SITEMAP_DEPTH, SITEMAP_ENTRIES
-from shoal.model import Request
 from shoal.model.built_in import FEED, ROBOTS, SITEMAP
+from shoal.model.request import Request
 from shoal.spider.spider import Handler
 from shoal.spider.start_sources import SourceNote, read_note, source_request
 from shoal.text import pack

@@ -36,9 +36,10 @@ from msgspec import Struct
 from shoal.admit.sending import listed_url
 from shoal.errors import SettingsError, ShoalError, SpiderError, UsageError
 from shoal.limits import REQUEST_NUMBER, START_LINE, URL_SHOWN
-from shoal.model import CHANGES, DEFAULT_LANE, HANDLER_NAME, Request, is_storable, name_of_handler
+from shoal.model import CHANGES, DEFAULT_LANE
 from shoal.model.built_in import BUILT_IN, is_built_in
 from shoal.model.pace import read_pace
+from shoal.model.request import HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
 from shoal.spider.hooks import HookDecorators, objects_among
 from shoal.spider.login import Accounts, Login, make_login

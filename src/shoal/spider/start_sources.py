@@ -20,8 +20,8 @@ from msgspec import Struct
 from shoal.admit.sending import sent_url
 from shoal.errors import SpiderError
 from shoal.limits import SITEMAP_BYTES
-from shoal.model import Request, name_of_handler
 from shoal.model.built_in import FEED, ROBOTS, SITEMAP, SOURCE_LANE, is_built_in
+from shoal.model.request import Request, name_of_handler
 
 LAST = "last"
 MARGIN = 86_400.0  # seconds: sitemaps are often made once a day, and name changes of the day before

@@ -22,7 +22,7 @@ import msgspec
 from shoal.admit.sending import listed_url
 from shoal.errors import SpiderError
 from shoal.limits import START_LINE
-from shoal.model import Request, name_of_handler
+from shoal.model.request import Request, name_of_handler
 from shoal.text import error_line, without_secrets
 
 if TYPE_CHECKING:

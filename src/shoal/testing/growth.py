@@ -47,7 +47,8 @@ from shoal.html.records.prices import parse_price
 from shoal.html.robots_meta import directives, header_asks
 from shoal.html.sitemap import Sitemap, sitemaps_in
 from shoal.html.structured.broken_json import read_json
-from shoal.model import Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import Request
 from shoal.policy.escalation import pattern_of
 from shoal.policy.outcomes import kind_of
 from shoal.policy.retry import retry_after

@@ -13,7 +13,7 @@ from typing import Any
 from shoal.admit.sending import sent_url
 from shoal.archive.records import is_secret_header
 from shoal.errors import UsageError
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.runtime.results import Results
 from shoal.sink.items import ItemRejected, encode_row
 from shoal.spider.spider import Handler

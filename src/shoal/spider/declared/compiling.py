@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from shoal.admit.sending import typed_url
 from shoal.errors import SpiderError, UrlError
-from shoal.model import DEFAULT_LANE, HANDLER_CODE, Request
+from shoal.model import DEFAULT_LANE
+from shoal.model.request import HANDLER_CODE, Request
 from shoal.spider.declared.field_values import Item, each_scopes, fields_of, read_item
 from shoal.spider.declared.file_model import (
     FieldLike,

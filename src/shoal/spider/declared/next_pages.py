@@ -9,7 +9,7 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from shoal.html.page_links import join, target_of
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.spider.declared.field_values import Field, fields_of, split_pseudo
 from shoal.spider.declared.file_model import (
     FollowLike,

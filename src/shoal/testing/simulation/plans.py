@@ -7,7 +7,7 @@ import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
-from shoal.model import Request
+from shoal.model.request import Request
 from shoal.runtime.job_plan import JobPlan
 from shoal.settings import Settings
 from shoal.spider.inner import FetchFailed

@@ -27,7 +27,8 @@ from shoal.html.records.currencies import CODES
 from shoal.html.records.dates import iso_date, iso_duration
 from shoal.html.records.prices import parse_price
 from shoal.html.sitemap import Sitemap, sitemaps_in
-from shoal.model import Request, Response, Task
+from shoal.model import Response, Task
+from shoal.model.request import Request
 from shoal.settings import Settings
 from shoal.sink.items import encode_row
 from shoal.spider.default import summary, summary_spider

@@ -18,7 +18,8 @@ from shoal.fetch.proxy.pools import load_pools
 from shoal.frontier.redis.address import Address
 from shoal.html.page_links import largest_number, query_value, with_query_value
 from shoal.jobs.cron import parse_cron
-from shoal.model import Refused, Request, Task
+from shoal.model import Refused, Task
+from shoal.model.request import Request
 from shoal.settings import PoolSettings, Settings
 from shoal.sink.postgres.address import read_address
 from shoal.testing.fuzz.target import Run, as_text, lines
