@@ -100,15 +100,17 @@ def measure(scripted: int, args: argparse.Namespace) -> Mixed:
 
 
 def browser_pids() -> list[int]:
-    """Every Chromium below this process."""
+    """Every Chromium below this process, the oldest first: the numbers of processes start anew at some time."""
     parents: dict[int, list[int]] = {}
     programs: dict[int, str] = {}
+    started: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            parents.setdefault(parent, []).append(int(entry.name))
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            parents.setdefault(int(fields[1]), []).append(int(entry.name))
+            started[int(entry.name)] = int(fields[19])
             # Not the name of the process: a script that starts a browser has the same.
             programs[int(entry.name)] = (entry / "exe").readlink().name
         except OSError:
@@ -118,7 +120,7 @@ def browser_pids() -> list[int]:
         below = parents.get(left.pop(), [])
         left += below
         found += [pid for pid in below if re.search("chrom|headless", programs.get(pid, ""))]
-    return sorted(found)
+    return sorted(found, key=started.__getitem__)
 
 
 def memory() -> int:
