@@ -135,11 +135,13 @@ def main() -> int:
     with WebProcess(hosts) as web:
         rows = crawl(web, hosts, SLOW_RATE if args.slow else ASKED, ["--processes", str(args.processes)])
         hits = web.hits()
-    show({name: found([hit for hit in hits if hit.host == name]) for name in hosts}, bears)
+    asked = {name: [hit for hit in hits if hit.host == name] for name in hosts}
+    results = {name: found(its) for name, its in asked.items() if its}
+    show(results, bears)
     everything = found(hits)
     pages = sum(profile.pages for profile in hosts.values())
     seconds = max(hit.ended for hit in hits) - min(hit.started for hit in hits)
-    pace = sum(found([hit for hit in hits if hit.host == name]).pace for name in hosts) / len(hosts)
+    pace = sum(one.pace for one in results.values()) / len(hosts)
     print(
         f"\n{rows:,} of {pages:,} rows in {seconds:.0f} s, {everything.refused / len(hits):.2%} of answers 429"
     )

@@ -133,6 +133,11 @@ EVENTS: dict[str, Kind] = {
         "job fed pending",
         "feeding job {job} waits after {fed} start URLs: {pending} pages are queued",
     ),
+    "feeding_goes_on": _kind(
+        "info",
+        "job pending mark",
+        "feeding job {job} goes on until {mark} pages are queued: {pending} are, but they leave most slots idle",
+    ),
     "feeding_failed": _kind("warning", "job reason", "feeding job {job} is tried again: {reason}"),
     "start_refused": _kind("warning", "job where url reason", "{where}: {url} is not crawled: {reason}"),
     # -- schedules

@@ -56,7 +56,7 @@ def test_every_rule() -> None:
     assert [name for name, *_ in rows("Backpressure")] == list(get_args(BackpressureRule))
     kinds = {name: then.split(":")[0].removeprefix("only ") for name, _, then, _ in rows("Backpressure")}
     for rule in RULES:
-        kind = "throttle" if rule.pace else "gate" if rule.feeding_paused else "tells"
+        kind = "throttle" if rule.pace else "gate" if rule.feeding_paused or rule.paused_lanes else "tells"
         assert kinds[rule.name] == kind
 
 

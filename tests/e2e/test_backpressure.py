@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 import shoal
 from shoal import Page, Request, Spider
+from shoal.engine import feeder
 from shoal.engine.vitals import Machine
 from shoal.model import Row
 from shoal.policy import backpressure
@@ -158,8 +159,8 @@ async def test_a_flood_of_links_pauses_discovery(log: Log) -> None:
     assert during.count("discovery") <= 2 * 4, "not claimed, while normal ones are"
     assert lanes_during(hits, (held[1], hits[-1].ended)).count("discovery") > 10
     on, off = log.sentences("queue_full")[:2]
-    assert on.endswith("(high water 100): discovery and feeding paused until 50")
-    assert off.endswith("discovery and feeding go on")
+    assert on.endswith("(high water 100): discovery paused until 50")
+    assert off.endswith("discovery goes on")
 
 
 async def test_a_queue_of_nothing_but_discovery_is_not_stuck(log: Log) -> None:
@@ -171,6 +172,26 @@ async def test_a_queue_of_nothing_but_discovery_is_not_stuck(log: Log) -> None:
         results = await crawl(spider)
     assert log.has("queue_full on")
     assert results.view.job.counters.done == 60
+
+
+async def test_a_list_by_host_does_not_leave_the_other_hosts_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first host would keep the queue full for a minute: it gets a page a second. The last of its pages are read
+    beside those of the others."""
+    monkeypatch.setattr(feeder, "_HEARD", 0.5)
+    others = ["b", "c", "d"]
+    hosts = {"first": HostProfile(pages=60), **{name: HostProfile(pages=5) for name in others}}
+    async with ChaoticWeb(hosts) as web:
+        start = [web.url(host, f"/p/{n}") for host, one in hosts.items() for n in range(one.pages)]
+        spider = Spider("sorted", start, trust_start=True, high_water=20, **{**NORMAL, "rate": 1.0})
+        spider.add_handler(lambda page: None, name="page")
+        crawling = asyncio.create_task(crawl(spider))
+        try:
+            async with asyncio.timeout(DEADLINE / 2):
+                await until(lambda: all(web.hits_of(host) for host in others) or crawling.done())
+            assert len(web.hits_of("first")) < 30
+        finally:
+            crawling.cancel()
+            await asyncio.wait([crawling])
 
 
 async def test_a_queue_that_grows_by_links_makes_the_start_wait(log: Log) -> None:

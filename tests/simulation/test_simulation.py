@@ -327,7 +327,7 @@ def test_backpressure_is_taken_off_though_the_store_failed_for_a_moment() -> Non
         monitoring, felt = asyncio.create_task(monitor.run()), []
         for _ in range(3):
             await asyncio.sleep(0.51)
-            felt.append(monitor.pressure.feeding_paused)
+            felt.append(bool(monitor.pressure.paused_lanes))
         monitoring.cancel()
         return felt
 

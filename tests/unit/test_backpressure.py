@@ -150,26 +150,27 @@ def test_a_store_that_fills_takes_nothing_new_and_one_that_is_nearly_full_stops_
     assert crawl.sees(Signals(store_used=1 << 40)) == Pressure(), "no limit is known"
 
 
-def test_a_full_queue_pauses_discovery_and_feeding() -> None:
+def test_a_full_queue_pauses_discovery() -> None:
+    """The feeder looks at the queue itself."""
     crawl = Crawl()
     pressure = crawl.sees(Signals(pending=20_400))
     assert pressure.paused_lanes == {"discovery"}
-    assert pressure.feeding_paused
+    assert not pressure.feeding_paused
     assert pressure.concurrency == 1.0
     assert crawl.rules.changes()[0].sentence == (
-        "queue holds 20,400 URLs (high water 20,000): discovery and feeding paused until 10,000"
+        "queue holds 20,400 URLs (high water 20,000): discovery paused until 10,000"
     )
-    assert crawl.sees(Signals(pending=10_001)).feeding_paused
-    assert not crawl.sees(Signals(pending=10_000)).feeding_paused
-    assert crawl.rules.changes()[0].sentence.endswith("discovery and feeding go on")
+    assert crawl.sees(Signals(pending=10_001)).paused_lanes
+    assert not crawl.sees(Signals(pending=10_000)).paused_lanes
+    assert crawl.rules.changes()[0].sentence.endswith("discovery goes on")
 
 
 @pytest.mark.parametrize("high_water", [1, 2, 3, 7, 100])
 def test_the_smallest_queues_are_released_too(high_water: int) -> None:
     crawl = Crawl(high_water=high_water)
-    assert not crawl.sees(Signals(pending=high_water)).feeding_paused
-    assert crawl.sees(Signals(pending=high_water + 1)).feeding_paused
-    assert not crawl.sees(Signals(pending=high_water // 2)).feeding_paused
+    assert not crawl.sees(Signals(pending=high_water)).paused_lanes
+    assert crawl.sees(Signals(pending=high_water + 1)).paused_lanes
+    assert not crawl.sees(Signals(pending=high_water // 2)).paused_lanes
 
 
 def test_a_queue_of_paused_tasks_alone_still_drains() -> None:
@@ -178,7 +179,6 @@ def test_a_queue_of_paused_tasks_alone_still_drains() -> None:
     assert crawl.sees(full, 10).paused_lanes
     pressure = crawl.sees(Signals(pending=30_000, idle=6.0))
     assert pressure.paused_lanes == frozenset()
-    assert pressure.feeding_paused
     assert crawl.active == ["queue_full"]
     assert not crawl.sees(full, 20).paused_lanes
     assert crawl.sees(full, 20).paused_lanes

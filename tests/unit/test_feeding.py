@@ -18,6 +18,7 @@ from shoal.errors import SpiderError, StoreError
 from shoal.frontier.memory import MemoryFrontier
 from shoal.frontier.values import OWN_START, Added, Claim, Cursor, Job, JobSpec, Source
 from shoal.inspect.actions import set_for_hosts
+from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Settlement, Task
 from shoal.settings import Settings
 from shoal.valve import Valve
@@ -61,6 +62,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The feeder's pauses, short enough for a test."""
     monkeypatch.setattr("shoal.engine.feeder._LOOK_AGAIN", 0.005)
     monkeypatch.setattr("shoal.engine.feeder._LINGER", 0.005)
+    monkeypatch.setattr("shoal.engine.feeder._HEARD", 0.01)
 
 
 def feeder_of(
@@ -288,6 +290,45 @@ async def test_a_full_queue_stops_the_source(frontier: Watched) -> None:
         assert read == 10, "it goes on at half the mark, not at every page that leaves"
         await frontier.drain(2)
         await eventually(lambda: read == 20)
+    finally:
+        feeding.cancel()
+
+
+@pytest.mark.usefixtures("quick")
+async def test_a_full_queue_stops_the_source_later_while_most_slots_are_idle(
+    frontier: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A list by host fills the queue with pages of a few hosts."""
+    caplog.set_level("INFO", "shoal")
+    read = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal read
+        while True:
+            read += 1
+            yield f"http://a.test/{read}"
+
+    async def use(slots: int) -> None:
+        status = WorkerStatus(job="job", slots=20, in_flight=slots + 7, waiting=7)
+        await frontier.extend("w", 30.0, encode_status(status), ())
+
+    await use(10)
+    feeding = asyncio.create_task(feed(feeder_of(frontier, endless, high_water=10)))
+    try:
+        await eventually(lambda: read == 10)
+        await looks_again(frontier)
+        assert read == 10, "half of the slots are busy"
+        await use(9)
+        await eventually(lambda: read == 50)
+        await looks_again(frontier)
+        assert read == 50, "five times as many, and no more"
+        said = [record.getMessage() for record in caplog.records]
+        assert [line.split()[6] for line in said if "goes on until" in line] == ["20", "40", "50"]
+        await use(20)
+        await frontier.drain(45)
+        await eventually(lambda: read == 60)
+        await looks_again(frontier)
+        assert read == 60, "the mark is the usual one again"
     finally:
         feeding.cancel()
 

@@ -1,4 +1,4 @@
-"""Feeds a job with its start URLs: in batches, and only while the queue is below its high water."""
+"""Feeds a job with its start URLs: in batches, and only while the queue is below its high water, or slots are idle."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from shoal.frontier.values import OWN_START, Cursor, Job, Room, Source
 from shoal.hosts.stored_settings import StoredSettingsCopy
 from shoal.jobs.source_runs import begin_run
 from shoal.jobs.state import StoredState
+from shoal.jobs.worker_status import is_silent, status_of
 from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Task
 from shoal.model.built_in import is_built_in
@@ -36,6 +37,8 @@ from shoal.text import command, shown_url
 _BATCH = 5_000
 _LINGER = 0.2  # seconds a slow source's URLs wait for company
 _LOOK_AGAIN = 0.5
+_HEARD = 3.0  # seconds after which workers have told what they make of the last batch
+_WIDEST = 5  # times high_water that may wait while most slots are idle
 _CONFIRMED = 2.0  # seconds after which a store keeps what it was given, unless a replica lags far behind
 _STANDING = 2.0  # seconds after which the store's settings for hosts are read again
 _REFUSALS_TOLD = 20
@@ -87,6 +90,7 @@ class Feeder:
         self._epoch = ""  # of the store, when it was told the position
         self._recent = RecentlyFed(0, anew=True)
         self._last = False  # everything was given
+        self._mark = settings.high_water  # a queue of so many is full
         self._asked = 0.0  # when the store was asked whether it has gone back (the loop's time)
 
     async def feed(self, *, stays: bool = False) -> None:
@@ -282,18 +286,36 @@ class Feeder:
 
     async def _below_high_water(self) -> None:
         """Waits while the queue is full, or backpressure pauses feeding. Once full, it goes on at half the mark, not
-        with every page that leaves."""
-        mark, told = self._settings.high_water, False
+        with every page that leaves; or soon, if most slots are idle: then all that waits is for a few hosts, as in a
+        list by host, and the start may have others."""
+        loop, high_water = asyncio.get_running_loop(), self._settings.high_water
+        mark, told, full_since = self._mark, False, loop.time()
         while (job := await self._frontier.job(self._job)) is not None:
             await self._wait_for_room()
-            if job.counters.pending < mark and not self._paused():
+            pending = job.counters.pending
+            if pending <= high_water // 2:
+                self._mark = high_water
+            if pending < mark and not self._paused():
                 return
+            if self._paused():
+                full_since = loop.time()
+            elif loop.time() - full_since >= _HEARD and await self._has_idle_workers():
+                self._mark = min(2 * self._mark, _WIDEST * high_water)
+                if self._mark > pending:
+                    event("feeding_goes_on", job=self._job, pending=pending, mark=self._mark)
+                    return
             if not told:
                 told = True
-                event("feeding_waits", job=self._job, fed=self._position, pending=job.counters.pending)
-                self._on_wait(self._position, job.counters.pending)
-            mark = self._settings.high_water // 2
+                event("feeding_waits", job=self._job, fed=self._position, pending=pending)
+                self._on_wait(self._position, pending)
+            mark = self._mark // 2
             await asyncio.sleep(_LOOK_AGAIN)
+
+    async def _has_idle_workers(self) -> bool:
+        now, workers = await self._frontier.now(), await self._frontier.workers()
+        heard = [status_of(record) for record in workers if not is_silent(record, now)]
+        ours = [status for status in heard if status.serves(self._job)]
+        return sum(status.used for status in ours) * 2 < sum(status.slots for status in ours)
 
     async def _wait_for_room(self) -> None:
         while full := too_full(await self._frontier.room(), self._settings):

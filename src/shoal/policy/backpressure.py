@@ -248,10 +248,9 @@ RULES = (
         value=lambda s, c: s.pending,
         release=0.5 + 1e-12,  # at the low mark itself it switches off
         fact="queue holds {s.pending:,} URLs (high water {c.high_water:,})",
-        held="discovery and feeding paused until {low:,}",
-        freed=_GO_ON,
+        held="discovery paused until {low:,}",  # the feeder looks at the queue itself
+        freed="discovery goes on",
         paused_lanes=DISCOVERY,
-        feeding_paused=True,
     ),
     Rule(
         name="queue_growth",
