@@ -694,8 +694,9 @@ def test_the_lag_of_the_loop_is_the_recent_maximum(monkeypatch: pytest.MonkeyPat
 
 async def test_the_lag_of_a_real_loop() -> None:
     lag = LoopLag()
-    lag.start()
     loop = asyncio.get_running_loop()
+    began = loop.time()
+    lag.start()
     blocked = asyncio.Event()
 
     def block() -> None:
@@ -705,8 +706,8 @@ async def test_the_lag_of_a_real_loop() -> None:
         blocked.set()
 
     loop.call_soon(block)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await blocked.wait()
         await asyncio.sleep(0)  # the tick that was due meanwhile has run
-    assert 0.1 < lag.seconds < 3
+    assert 0.1 < lag.seconds < loop.time() - began
     lag.stop()

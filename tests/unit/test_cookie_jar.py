@@ -121,7 +121,7 @@ def test_too_long_an_attribute_is_left_out() -> None:
 def test_a_line_of_countless_attributes_takes_little_time() -> None:
     started = process_time()
     assert len(jar_with("a=1" + ";" * 250_000)) == 1
-    assert process_time() - started < 0.05
+    assert process_time() - started < 0.5
 
 
 def test_a_jar_that_takes_none_stays_empty() -> None:
@@ -250,7 +250,7 @@ def test_a_full_jar_takes_cookies_in_little_time() -> None:
     for number in range(3_200):
         jar.add(Cookie(f"c{number}", "1", f"{number % 32}.shop.example", "/"))
     assert len(jar) == 3_200
-    assert process_time() - started < 0.1
+    assert process_time() - started < 1
 
 
 # -- other jars

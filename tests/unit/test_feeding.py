@@ -23,7 +23,7 @@ from shoal.model import Done, Settlement, Task
 from shoal.settings import Settings
 from shoal.valve import Valve
 
-DEADLINE = 5.0
+DEADLINE = 60.0
 
 
 class Watched(MemoryFrontier):

@@ -85,5 +85,5 @@ async def test_a_folder_in_its_place_is_said(tmp_path: Path, beside: Path) -> No
     with pytest.raises(
         SinkError, match=r"cannot write .*rows: .*its folder must be writable \(\.rows\.turn\)"
     ):
-        async with asyncio.timeout(5), FileTurns().turn(JsonLines(tmp_path / "rows")):
+        async with asyncio.timeout(60), FileTurns().turn(JsonLines(tmp_path / "rows")):
             pass

@@ -51,7 +51,7 @@ from shoal.testing import ManualClock
 from shoal.testing.conformance.tools import claim, make_task, settle
 from shoal.valve import FOREVER, Valve
 
-DEADLINE = 5.0
+DEADLINE = 60.0
 
 
 def spider_of(start: object = ()) -> Spider:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import UserDict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypedDict
 
@@ -25,6 +25,7 @@ from shoal.spider import handlers
 from shoal.spider.handlers import HandlerTimeout, JunkError, Yielded, collect
 from shoal.spider.page import Page
 from shoal.spider.spider import Handler
+from shoal.testing.simulation.virtual import VirtualLoop
 
 PAGE = Page(Task(url="https://a.example/"), Response("https://a.example/", 200, {}, b""), "h")
 ITEM = {"a": 1}
@@ -233,8 +234,19 @@ async def test_an_endless_generator_is_stopped_before_it_fills_the_memory(
         await run(lambda page: itertools.repeat(ITEM))
 
 
-async def test_a_handler_that_blocks_takes_no_time_from_those_beside_it() -> None:
+def virtually(test: Callable[[VirtualLoop], Coroutine[Any, Any, None]]) -> None:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, VirtualLoop)
+        runner.run(test(loop))
+
+
+def test_a_handler_that_blocks_takes_no_time_from_those_beside_it() -> None:
     """As one that prints to a terminal where nobody reads on."""
+    virtually(_blocks_beside_others)
+
+
+async def _blocks_beside_others(loop: VirtualLoop) -> None:
 
     async def waits(page: Page) -> AsyncIterator[object]:
         await asyncio.sleep(0.01)
@@ -244,32 +256,40 @@ async def test_a_handler_that_blocks_takes_no_time_from_those_beside_it() -> Non
 
     async def blocks(page: Page) -> AsyncIterator[object]:
         await asyncio.sleep(0.005)
-        time.sleep(0.6)  # noqa: ASYNC251
+        loop.jump(0.6)
         yield ITEM
 
-    deadline = time.monotonic() + 0.2
-    beside = [run(one, deadline=deadline, now=time.monotonic) for one in (waits, blocks, waits)]
+    deadline = loop.time() + 0.2
+    beside = [run(one, deadline=deadline, now=loop.time) for one in (waits, blocks, waits)]
     assert [len(one.items) for one in await asyncio.gather(*beside)] == [2, 1, 2]
 
 
-async def test_a_handler_that_blocks_again_and_again_is_interrupted() -> None:
+def test_a_handler_that_blocks_again_and_again_is_interrupted() -> None:
+    virtually(_blocks_again_and_again)
+
+
+async def _blocks_again_and_again(loop: VirtualLoop) -> None:
     times = 0
 
     async def blocks(page: Page) -> AsyncIterator[object]:
         nonlocal times
         while True:
             times += 1
-            time.sleep(0.3)  # noqa: ASYNC251
+            loop.jump(0.3)
             await asyncio.sleep(0)
             yield ITEM
 
     with pytest.raises(HandlerTimeout):
-        await run(blocks, deadline=time.monotonic() + 0.01, now=time.monotonic)
+        await run(blocks, deadline=loop.time() + 0.01, now=loop.time)
     assert times == 4
 
 
 @pytest.mark.parametrize("is_generator", [False, True])
-async def test_an_async_handler_that_waits_forever_is_interrupted(is_generator: bool) -> None:
+def test_an_async_handler_that_waits_forever_is_interrupted(is_generator: bool) -> None:
+    virtually(partial(_waits_forever, is_generator))
+
+
+async def _waits_forever(is_generator: bool, loop: VirtualLoop) -> None:
     cleaned = []
 
     async def never(page: Page) -> None:
@@ -282,7 +302,6 @@ async def test_an_async_handler_that_waits_forever_is_interrupted(is_generator: 
         yield ITEM
         await never(page)
 
-    started = time.monotonic()
     with pytest.raises(HandlerTimeout, match="handler 'book'"):
-        await run(never_yields if is_generator else never, deadline=started + 0.02, now=time.monotonic)
+        await run(never_yields if is_generator else never, deadline=loop.time() + 0.02, now=loop.time)
     assert cleaned == ["up"]

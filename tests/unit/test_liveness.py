@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from shoal.engine import liveness as liveness_module
 from shoal.engine.liveness import HangDetector, Liveness, waits_for_reader
 from shoal.frontier.loss import Loss
 from shoal.frontier.verdicts import where
@@ -167,8 +168,12 @@ def test_who_does_not_stop_is_overdue(liveness: Liveness) -> None:
     assert overdue(11.6)
 
 
-def test_the_last_words_of_a_process_that_hangs(liveness: Liveness, tmp_path: Path) -> None:
+def test_the_last_words_of_a_process_that_hangs(
+    liveness: Liveness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its stack, though it never runs another line of Python."""
+    monkeypatch.setattr(liveness_module, "_STACK_PATIENCE", 60.0)
+    monkeypatch.setattr(liveness_module, "_LOOK", 0.5)
     loss_file = tmp_path / "loss_file"
     loss_file.touch()
     code = """

@@ -100,16 +100,19 @@ async def test_who_is_slow_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """… however much of the answer is still to be sent."""
-    monkeypatch.setattr(endpoint, "_PATIENCE", 0.2)
+    monkeypatch.setattr(endpoint, "_PATIENCE", 1.5)
+    asked = asyncio.Event()
 
     async def much() -> Answer:
+        asked.set()
         return Answer(bytes(20_000_000))
 
     async with server(much=much) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(get("/much"))
-        await asyncio.sleep(0.5)  # what is buffered on the way is full by then
-        async with asyncio.timeout(10):
+        await asked.wait()
+        await asyncio.sleep(2.0)  # what is buffered on the way is full by then
+        async with asyncio.timeout(60):
             assert 0 < len(await reader.read()) < 20_000_000
         writer.close()
 

@@ -39,7 +39,7 @@ async def test_a_crawl_outlives_restarts_and_lost_connections(
         journal = JsonLines(path)
         async with RedisFrontier(store) as frontier:
             while not ended.is_set():
-                leases = (await claim(frontier, 5, worker=name, lease_seconds=5)).leases
+                leases = (await claim(frontier, 5, worker=name, lease_seconds=60)).leases
                 if not leases:
                     await frontier.wait(0.05)
                 for lease in leases:
@@ -63,7 +63,7 @@ async def test_a_crawl_outlives_restarts_and_lost_connections(
         await frontier.open_job(spec())
         # Not the spider's own start, which would be fed again after a restart: nobody feeds here.
         await frontier.add("job", [make_task("http://h0.test/0")], Cursor("list", fed_all=True))
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(240), asyncio.TaskGroup() as group:
             group.create_task(disturb())
             for n in range(3):
                 group.create_task(work(f"w{n}"))

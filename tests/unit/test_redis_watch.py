@@ -252,5 +252,5 @@ async def test_jobs_are_told_of(store: str) -> None:
         ):
             news = two.news.count
             await act()
-            await two.news.after(news, 2.0)
+            await two.news.after(news, 60.0)
             assert two.news.count > news
