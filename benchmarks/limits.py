@@ -1,6 +1,6 @@
 """Hosts that bear less than the configured rate: how many 429s, which pages are lost, how near the pace comes.
 
-    python -m benchmarks.limits                        every kind of limit, by two workers: about eleven minutes
+    python -m benchmarks.limits                        every kind of limit, by two workers: about twelve minutes
     python -m benchmarks.limits --pages 300 --hosts 1  a quick look: most of it is the time of learning
     python -m benchmarks.limits --slow                 few, slow hosts: 3 s an answer, 2 requests a second
 
