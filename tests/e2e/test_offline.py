@@ -15,7 +15,8 @@ Cli = Callable[..., tuple[int, str, str]]
 SPIDER = """
 from shoal import FetchFailed, Spider
 
-spider = Spider("shop", start=START, rate=0, row_meta=["url", "cached"])
+# Without backpressure: a busy machine is late, and Shoal would warn of that.
+spider = Spider("shop", start=START, rate=0, row_meta=["url", "cached"], backpressure=[])
 
 @spider.handler
 async def page(page):

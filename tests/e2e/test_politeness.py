@@ -2,15 +2,17 @@
 
 The server notes when it gets to read a request, and on a busy machine it may itself be late: then one gap looks short
 and its neighbour long. So gaps are judged with a tolerance, and rates over windows, where such shifts cancel out. Both
-forgive as much as the machine was seen to be late.
+forgive as much as this process was seen to be late. A server in another process may be late by itself: there, a
+short gap is forgiven if it makes up for a long one before it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +27,7 @@ from shoal.testing import ChaoticWeb, Hit, HostProfile, WebProcess
 RATE, INTERVAL, PER_HOST = 5.0, 0.2, 2  # an interval that a machine which stalls for a moment does not blur
 FAST, SLOW, PAGES = 10, 4, 14
 DEADLINE = 120
+PATIENCE = 60.0  # seconds: a site that a busy machine keeps waiting is not asked again
 
 
 def follow_everything(page: Page) -> list[Request]:
@@ -43,39 +46,55 @@ def most_within(times: Sequence[float], span: float) -> int:
     return max(bisect_right(times, at + span) - number for number, at in enumerate(times))
 
 
-def short_gaps(times: Sequence[float], least: float) -> int:
-    return sum(b - a < least for a, b in pairwise(times))
+def short_gaps(times: Sequence[float], interval: float, least: float, *, made_up: bool) -> int:
+    """`made_up`: without those that make up for a longer gap before them: a delay does not change the mean. At
+    most one interval is made up. A late request takes no more, and a host that had no pages saves nothing up."""
+    short, behind = 0, 0.0
+    for gap in (b - a for a, b in pairwise(times)):
+        short += gap + behind < least
+        behind = min(interval, max(0.0, behind + gap - interval)) if made_up else 0.0
+    return short
 
 
-def assert_polite(hits: Sequence[Hit], interval: float, late: float, burst: int = 1) -> None:
+def assert_polite(
+    hits: Sequence[Hit], interval: float, late: float, burst: int = 1, *, made_up: bool = False
+) -> None:
     hosts = starts_by_host(hits)
     for host, times in hosts.items():
         for span in (1.0, 1.5):
             allowed = (span + late) / interval + burst
             assert most_within(times, span) <= allowed + 1, (host, span)
     gaps = sum(len(times) - 1 for times in hosts.values())
-    short = sum(short_gaps(times, 0.7 * interval - late) for times in hosts.values())
+    short = sum(
+        short_gaps(times, interval, 0.7 * interval - late, made_up=made_up) for times in hosts.values()
+    )
     assert burst > 1 or short <= gaps * 0.05, f"{short} of {gaps} gaps are short"
 
 
 class Crawled(NamedTuple):
-    web: WebProcess
+    web: ChaoticWeb
     late: float  # seconds that the machine was late at most
     stalled: float  # … and that it had too little time for all
 
 
 @pytest.fixture(scope="module")
-def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crawled]:
+def crawled(tmp_path_factory: pytest.TempPathFactory) -> Crawled:
     """All hosts, crawled to the end."""
     hosts = {f"fast-{n}": HostProfile("fast", pages=PAGES) for n in range(FAST)}
     # Slower than the interval: without a cap there would be three at once.
     hosts |= {f"slow-{n}": HostProfile("slow", pages=PAGES, latency=2.8 * INTERVAL) for n in range(SLOW)}
-    with WebProcess(hosts) as web, Lateness() as late:
-        spider = Spider("polite", web.start_urls, rate=RATE, per_host=PER_HOST)
-        spider.add_handler(follow_everything)
-        results = shoal.run(spider, store=tmp_path_factory.mktemp("polite") / "store.db")
+
+    async def crawl() -> ChaoticWeb:
+        async with ChaoticWeb(hosts) as web:
+            spider = Spider("polite", web.start_urls, rate=RATE, per_host=PER_HOST, min_timeout=PATIENCE)
+            spider.add_handler(follow_everything)
+            results = await shoal.crawl(spider, store=tmp_path_factory.mktemp("polite") / "store.db")
         assert results.view.job.counters.done == (FAST + SLOW) * PAGES
-        yield Crawled(web, late.seconds, late.stalled)
+        return web
+
+    with Lateness() as late:
+        web = asyncio.run(crawl())
+    return Crawled(web, late.seconds, late.stalled)
 
 
 def test_every_page_and_one_robots_txt_was_asked_for_once(crawled: Crawled) -> None:
@@ -100,13 +119,13 @@ def test_the_allowed_rate_is_used(crawled: Crawled) -> None:
     assert max(times) - min(times) < PAGES * INTERVAL * 2 + crawled.stalled
 
 
-def test_a_burst_is_as_large_as_configured() -> None:
-    with WebProcess({"site": HostProfile("slow", latency=0.2, pages=12)}) as web:
+async def test_a_burst_is_as_large_as_configured() -> None:
+    async with ChaoticWeb({"site": HostProfile("slow", latency=0.2, pages=12)}) as web:
         urls = [web.url("site", f"/p/{n}") for n in range(12)]
-        spider = Spider("burst", urls, rate=5, burst=3, per_host=12, robots=False)
+        spider = Spider("burst", urls, rate=5, burst=3, per_host=12, robots=False, min_timeout=PATIENCE)
         spider.add_handler(lambda page: None, name="page")
         with Lateness() as late:
-            shoal.run(spider)
+            await shoal.crawl(spider)
         hits = web.hits()
     times = starts_by_host(hits)["site"]
     assert most_within(times, 0.15 + late.seconds) >= 2, "not used"
@@ -118,6 +137,7 @@ def test_several_processes_share_one_limit(tmp_path: Path) -> None:
     hosts = {f"slow-{n}": HostProfile("slow", pages=10, latency=1.4 * INTERVAL) for n in range(4)}
     with WebProcess(hosts) as web, Lateness() as late:
         options = ["--rate", str(RATE), "--per-host", str(PER_HOST), "--processes", "2", "-o", "rows.jsonl"]
+        options += ["-s", f"min_timeout={PATIENCE}"]
         subprocess.run(
             [sys.executable, "-c", "from shoal.cli import main; main()", "crawl", *web.start_urls, *options],
             cwd=tmp_path,
@@ -128,7 +148,7 @@ def test_several_processes_share_one_limit(tmp_path: Path) -> None:
         )
         hits = web.hits()
         assert len(hits) == 4 * 11, "robots.txt once a host, and every page once"
-        assert_polite(hits, INTERVAL, late.seconds)
+        assert_polite(hits, INTERVAL, late.seconds, made_up=True)
         assert max(web.peak_concurrency(host) for host in hosts) <= PER_HOST
 
 
@@ -140,10 +160,11 @@ async def test_a_job_that_has_ended_holds_nobody_up(tmp_path: Path) -> None:
             spider = Spider(job, start, rate=rate, robots=False)
             spider.add_handler(follow_nothing)
             before = len(web.hits())
-            await shoal.crawl(spider, store=tmp_path / "store.db")
+            with Lateness() as late:
+                await shoal.crawl(spider, store=tmp_path / "store.db")
         times = [hit.started for hit in web.hits()[before:]]
     assert len(times) == 30
-    assert 29 / 20 - 0.05 <= times[-1] - times[0] < 29 / 2, "not as at the rate of the first"
+    assert 29 / 20 - 0.05 - late.seconds <= times[-1] - times[0] < 29 / 2, "not as at the rate of the first"
 
 
 def follow_nothing(page: Page) -> None:

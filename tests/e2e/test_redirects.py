@@ -13,6 +13,7 @@ import pytest
 
 import shoal
 from integration.raw_server import Answer, RawServer, by_path, page, serve
+from lateness import Lateness
 from shoal import Page, Request, Results, Spider
 from shoal.frontier.sqlite import SqliteFrontier
 from shoal.frontier.values import DeadFilter
@@ -20,7 +21,7 @@ from shoal.model import DeadLetter
 
 CERTS = Path(__file__).parents[1] / "integration" / "certs"
 LOOPBACK = ["127.0.0.0/8"]
-TOLERANCE = 0.03
+TOLERANCE = 0.1  # seconds: the server reads a request when its loop gets to it
 
 
 def redirect(to: str, **headers: str) -> bytes:
@@ -32,9 +33,10 @@ def where(page: Page) -> dict[str, object]:
 
 
 async def crawl(start: str | list[str | Request], store: Path | None = None, **settings: object) -> Results:
-    spider = Spider("redirects", start, **{"rate": 0, "robots": False, **settings})
+    # The site is in the same loop: while that stands still, nobody is to be cut off.
+    spider = Spider("redirects", start, **{"rate": 0, "robots": False, "min_timeout": 60, **settings})
     spider.add_handler(where)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):  # a busy machine takes its time
         return await shoal.crawl(spider, store=store)
 
 
@@ -74,9 +76,10 @@ async def test_a_row_tells_where_the_page_was_found() -> None:
 async def test_every_hop_keeps_the_hosts_gap() -> None:
     arrivals: list[float] = []
     async with serve(noting(arrivals, counting_up(3))) as server:
-        await crawl(server.url("/0"), rate=10)
+        with Lateness() as late:
+            await crawl(server.url("/0"), rate=2)
     assert len(arrivals) == 4
-    assert min(b - a for a, b in pairwise(arrivals)) >= 0.1 - TOLERANCE
+    assert min(b - a for a, b in pairwise(arrivals)) >= 1 / 2 - TOLERANCE - late.seconds
 
 
 @pytest.mark.parametrize(
@@ -192,10 +195,11 @@ async def test_another_host_is_asked_through_its_own_queue_and_robots_txt() -> N
         ways = {f"/{n}": redirect(there.url(f"/{n}")) for n in range(4)}
         async with serve(by_path(ways), host="127.0.0.2") as here:
             starts: list[str | Request] = [here.url(f"/{n}") for n in range(4)]
-            results = await crawl(starts, rate=8, per_host=4, robots=True, allow_network=LOOPBACK)
+            with Lateness() as late:
+                results = await crawl(starts, rate=2, per_host=4, robots=True, allow_network=LOOPBACK)
     assert sorted(item["url"] for item in results) == [there.url(f"/{n}") for n in range(4)]
     assert there.paths[0] == "/robots.txt"
-    assert min(b - a for a, b in pairwise(arrivals)) >= 1 / 8 - TOLERANCE
+    assert min(b - a for a, b in pairwise(arrivals)) >= 1 / 2 - TOLERANCE - late.seconds
 
 
 async def test_a_link_that_redirects_out_of_the_crawl_is_not_followed(tmp_path: Path) -> None:

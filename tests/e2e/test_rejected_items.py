@@ -68,7 +68,7 @@ def page(page):
 
 SLOW = """
     def __post_init__(self):
-        import time; time.sleep(0.005)  # so that it can be killed in between
+        import time; time.sleep(0.02)  # so that it can be killed in between
 """
 
 
@@ -181,6 +181,7 @@ def test_killed_while_it_replays(cli: Cli, tmp_path: Path, site: str) -> None:
             until(lambda: whole_lines(tmp_path) >= len(ALL) // share or not process.running, "rows")  # noqa: B023
             assert process.running, "it ended before it was killed"
             process.kill()
+    write_spider(tmp_path, site, "str")
     assert cli(*crawl)[0] == 0
     assert sorted(skus(tmp_path)) == sorted(ALL)
     after = counters("store.db")

@@ -11,7 +11,8 @@ Cli = Callable[..., tuple[int, str, str]]
 
 SPIDER = """
 from shoal import Spider
-spider = Spider("shop", start="{url}/", rate=0, robots=False)
+# Without backpressure: a busy machine is late, and Shoal would warn of that.
+spider = Spider("shop", start="{url}/", rate=0, robots=False, backpressure=[])
 
 @spider.handler
 def listing(page):

@@ -18,7 +18,7 @@ from shoal.inspect.single_page import look
 from shoal.settings import Settings
 from shoal.testing import ChaoticWeb, HostProfile
 
-TOLERANCE = 0.03  # seconds: the server reads a request when its loop gets to it
+TOLERANCE = 0.1  # seconds: the server reads a request when its loop gets to it
 
 
 def follow_everything(page: Page) -> list[Request]:
@@ -26,9 +26,10 @@ def follow_everything(page: Page) -> list[Request]:
 
 
 async def crawl(start: Sequence[str], **settings: object) -> Results:
-    spider = Spider("robots", list(start), **{"rate": 0, **settings})
+    # The site is in the same loop: while that stands still, nobody is to be cut off.
+    spider = Spider("robots", list(start), **{"rate": 0, "min_timeout": 60, **settings})
     spider.add_handler(follow_everything)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):  # a busy machine takes its time
         return await shoal.crawl(spider)
 
 
@@ -73,13 +74,13 @@ async def test_a_resumed_crawl_remembers_robots_txt(tmp_path: object) -> None:
 
 
 async def test_crawl_delay_is_held() -> None:
-    robots = "User-agent: *\nCrawl-delay: 0.3\n"
+    robots = "User-agent: *\nCrawl-delay: 0.5\n"
     async with ChaoticWeb({"library": HostProfile(pages=5, robots=robots)}) as web:
         with Lateness() as late:
             await crawl(web.start_urls, per_host=4)
         gaps = web.gaps("library")
     assert len(gaps) == 5
-    assert min(gaps) >= 0.3 - TOLERANCE - late.seconds, "between robots.txt and the first page too"
+    assert min(gaps) >= 0.5 - TOLERANCE - late.seconds, "between robots.txt and the first page too"
 
 
 async def test_an_endless_crawl_delay_is_cut() -> None:
@@ -92,11 +93,11 @@ async def test_an_endless_crawl_delay_is_cut() -> None:
 async def test_robots_txt_takes_its_turn_in_the_hosts_rate() -> None:
     async with ChaoticWeb({"site": HostProfile(pages=3)}) as web:
         with Lateness() as late:
-            await crawl(web.start_urls, rate=4)
+            await crawl(web.start_urls, rate=2)
         hits = web.hits_of("site")
         gaps = web.gaps("site")
     assert hits[0].path == "/robots.txt"
-    assert gaps[0] >= 0.25 - TOLERANCE - late.seconds
+    assert gaps[0] >= 1 / 2 - TOLERANCE - late.seconds
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 410])
@@ -172,11 +173,11 @@ async def test_a_redirected_robots_txt_keeps_the_hosts_gap() -> None:
 
     async with serve(redirecting(3)) as server:
         with Lateness() as late:
-            results = await crawl([server.url("/private"), server.url("/open")], rate=10)
+            results = await crawl([server.url("/private"), server.url("/open")], rate=2)
     assert server.paths[:4] == ["/robots.txt", "/r1", "/r2", "/r3"]
     assert "/private" not in server.paths
     assert results.view.report.errors == {"robots": 1}
-    assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 0.1 - TOLERANCE - late.seconds
+    assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 1 / 2 - TOLERANCE - late.seconds
 
 
 async def test_robots_txt_that_redirects_to_a_busy_host_keeps_that_hosts_gap() -> None:
@@ -200,11 +201,11 @@ async def test_robots_txt_that_redirects_to_a_busy_host_keeps_that_hosts_gap() -
         urls = [target.url(f"/{n}") for n in range(12)]
         urls += [server.url(path) for server in servers for path in ("/open", "/private")]
         with Lateness() as late:
-            results = await crawl(urls, rate=10, retry_base=0.1, retry_cap=0.5, allow_network=["127.0.0.0/8"])
+            results = await crawl(urls, rate=4, retry_base=0.1, retry_cap=0.5, allow_network=["127.0.0.0/8"])
     assert results.view.job.counters.done == 12 + 6
     assert results.view.report.errors == {"robots": 6}
     assert target.paths.count("/robots-0.txt") == target.paths.count("/robots-1.txt") == 1, "then it is known"
-    assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 0.1 - TOLERANCE - late.seconds
+    assert min(b - a for a, b in itertools.pairwise(arrivals)) >= 1 / 4 - TOLERANCE - late.seconds
 
 
 async def test_noindex_and_nofollow_are_obeyed_if_the_settings_say_so() -> None:

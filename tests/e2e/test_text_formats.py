@@ -29,7 +29,8 @@ class Product:
     tags: list[str]
     price: float | None = None
 
-spider = Spider("shop", start=[f"SITE/{n}" for n in range(20)], rate=0, robots=False)
+# Without backpressure: a busy machine is late, and Shoal would warn of that.
+spider = Spider("shop", start=[f"SITE/{n}" for n in range(20)], rate=0, robots=False, backpressure=[])
 
 @spider.handler(item=Product)
 def page(page):

@@ -25,7 +25,7 @@ QUICK: dict[str, Any] = {
     "retry_base": 0.01,
     "max_attempts": 1,
 }
-DEADLINE = 15
+DEADLINE = 60
 
 
 def spider_of(web: ChaoticWeb, pages: int, **settings: object) -> Spider:
@@ -42,9 +42,13 @@ def waited(hits: list[Hit]) -> list[float]:
 
 async def test_the_first_request_to_an_unknown_host_is_not_waited_for_for_ever() -> None:
     async with ChaoticWeb({"host": HostProfile("hanging")}) as web:
-        with Lateness() as late:
-            async with asyncio.timeout(DEADLINE):
-                await shoal.crawl(spider_of(web, 1))
+        for _ in range(5):
+            with Lateness() as late:
+                async with asyncio.timeout(DEADLINE):
+                    await shoal.crawl(spider_of(web, 1))
+            # The time runs from before dialling: a machine that stood still for long may have sent nothing.
+            if web.hits() or late.seconds < 0.4:
+                break
         assert waited(web.hits()) == [pytest.approx(0.5, abs=0.1 + late.seconds)]
     assert Settings().first_timeout <= Settings().total_timeout / 3
 
@@ -53,19 +57,23 @@ async def test_a_steady_host_is_cut_off_after_a_few_times_its_latency(
     record_property: Callable[[str, object], None],
 ) -> None:
     async with ChaoticWeb({"host": HostProfile("slow", latency=LATENCY)}) as web:
+        silent_from = 0.0
 
         async def falls_silent() -> None:
+            nonlocal silent_from
             while len(web.hits()) < 12:  # noqa: ASYNC110 (the server does not know of us)
                 await asyncio.sleep(0.005)
             web.become("host", HostProfile("hanging"))
+            silent_from = time.monotonic()
 
         with Lateness() as late:
             async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
                 tasks.create_task(falls_silent())
-                tasks.create_task(shoal.crawl(spider_of(web, 14)))
-        cut_off_after = waited(web.hits())[0]
+                tasks.create_task(shoal.crawl(spider_of(web, 15)))  # one more: a busy machine may lose one
+        # A busy machine may have cut one off before.
+        cut_off_after = waited([hit for hit in web.hits() if hit.started >= silent_from])[0]
     record_property("cut off after", f"{cut_off_after / LATENCY:.2f} times the latency")
-    assert 3 * LATENCY - 0.01 < cut_off_after < 4 * (LATENCY + late.seconds) + 0.05
+    assert 3 * LATENCY - 0.01 - late.seconds < cut_off_after < 4 * (LATENCY + late.seconds) + 0.05
 
 
 async def test_a_page_slower_than_its_host_gets_its_time_in_the_end() -> None:
