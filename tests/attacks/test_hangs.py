@@ -16,7 +16,7 @@ import pytest
 
 from attacks.stage import LOOPBACK, RATE, Villain, honest_pages, html
 from crash.fleet import SQLITE, Fleet
-from crash.harness import ROWS, SHOAL, Desk, Process, alive, environment, family_of, until
+from crash.harness import ROWS, SHOAL, UNHURRIED, Desk, Process, alive, environment, family_of, until
 from shoal.frontier.values import DeadFilter
 from shoal.testing import WebProcess
 from shoal.testing.servers import ValkeyServer
@@ -31,7 +31,7 @@ from shoal import Spider
 
 c, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(100)
 spider = Spider("site", start=Path(__file__).with_name("start.txt"), rate={RATE}, per_host=10, robots=False,
-                allow_network=["{LOOPBACK}"])
+                min_timeout=30, allow_network=["{LOOPBACK}"])
 
 
 @spider.handler
@@ -51,7 +51,8 @@ async def page(page):
         yield request
 """
 LINES = {"/sleep": "time.sleep(600)", "/regex": "re.match(", "/mutex": "# for ever"}
-BRIEF = ("-s", "handler_timeout=1")
+# Longer than a busy machine holds up a handler that is well; a process may be silent for two seconds more.
+BRIEF = ("-s", "handler_timeout=4")
 LONG = ("-s", "first_timeout=300", "-s", "total_timeout=300", "-s", "read_timeout=300")
 BODY = html(b"<p>looks harmless")
 
@@ -209,13 +210,13 @@ def test_a_command_that_slept_as_a_whole_goes_on(desk: Desk, web: WebProcess, vi
     if page.url.endswith("/sleep"):""",
         ),
     )
-    # A busy machine needs a second to see that it has begun.
-    process = desk.start("crawl", "site.py", "-o", ROWS, "-s", "handler_timeout=2")
+    # A busy machine needs seconds to see that it has begun.
+    process = desk.start("crawl", "site.py", "-o", ROWS, "-s", "handler_timeout=5")
     until((desk.folder / "begun").exists, "the handler")
     process.freeze()
     desk.file("go", "")
     asleep = time.monotonic()
-    until(lambda: time.monotonic() > asleep + 4.5, "longer than a process may be silent")
+    until(lambda: time.monotonic() > asleep + 7.5, "longer than a process may be silent")
     process.thaw()
     assert process.code() == 0, process.err
     assert "ended" not in process.err
@@ -247,7 +248,7 @@ def test_a_slow_reader_of_its_output_is_waited_for(desk: Desk, web: WebProcess) 
 
 def test_a_start_function_may_take_its_time(desk: Desk, villain: Villain) -> None:
     text = SPIDER.replace('Path(__file__).with_name("start.txt")', "start").replace(
-        "spider = ", f"def start():\n    time.sleep(4)\n    yield {villain.url('/calm')!r}\n\nspider = "
+        "spider = ", f"def start():\n    time.sleep(7)\n    yield {villain.url('/calm')!r}\n\nspider = "
     )
     desk.file("site.py", text)
     process = desk.finish("crawl", "site.py", "-o", ROWS, *BRIEF)
@@ -274,7 +275,9 @@ def test_fresh_is_not_fresh_again_after_a_hang(desk: Desk, villain: Villain) -> 
 def test_one_ctrl_c_counts_once(desk: Desk, villain: Villain) -> None:
     """The terminal sends it to guardian and child alike."""
     fleet_of(desk, SQLITE, villain.url("/hold"))
-    process = desk.start("crawl", "site.py", "-o", ROWS, "-s", "grace=300", *LONG, program=("setsid", *SHOAL))
+    process = desk.start(
+        "crawl", "site.py", "-o", ROWS, "-s", "grace=300", *LONG, program=("setsid", *UNHURRIED)
+    )
     until(lambda: ("127.9.0.1", "/hold") in villain.hits, "the page")
     os.killpg(process.pid, signal.SIGINT)
     until(lambda: "once more to hand them back at once" in process.err, "the answer to the signal")

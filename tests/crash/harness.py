@@ -30,6 +30,9 @@ DEADLINE = 120.0  # seconds for anything to happen: a quiet machine needs one or
 STORE = ".shoal/shoal.db"  # where the command keeps its state by default
 ROWS = "rows.jsonl"
 SHOAL = (sys.executable, "-c", "from shoal.cli import main; main()")
+# … and one that is not ended for a second of silence after it was told to stop, as on a busy machine.
+_NEVER_STUCK = "from shoal.engine import liveness; liveness._STUCK = 30.0"
+UNHURRIED = (sys.executable, "-c", f"{_NEVER_STUCK}; from shoal.cli import main; main()")
 FAULTS = (sys.executable, str(Path(__file__).with_name("faults.py")))
 FAST = ("--rate", "0", "--per-host", "50")
 

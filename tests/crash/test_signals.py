@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow.parquet as pq
 import pytest
 
-from crash.harness import FAST, ROWS, Desk, Process, alive, until
+from crash.harness import FAST, ROWS, UNHURRIED, Desk, Process, alive, until
+from shoal.engine.guardian import COMMANDS, SWITCH
 from shoal.frontier.protocol import Frontier
 from shoal.frontier.values import Claim
 from shoal.model import DEFAULT_LANE
@@ -50,7 +52,10 @@ def wait_for_leases(desk: Desk, process: Process, count: int) -> None:
 def test_pages_in_flight_are_finished(
     desk: Desk, web: WebProcess, number: signal.Signals, processes: str
 ) -> None:
-    command = ("crawl", web.url("slow"), "-o", ROWS, "--rate", "0", "--no-robots", "--processes", processes)
+    command = (
+        *("crawl", web.url("slow"), "-o", ROWS, "--rate", "0", "--no-robots", "--processes", processes),
+        *("-s", "min_timeout=30"),  # on a busy machine no page is out of its time, and fetched again
+    )
     process = desk.start(*command, "--per-host", "3")  # three at once: it would take eight seconds
     wait_for_leases(desk, process, 3)
     process.signal(number)
@@ -71,7 +76,7 @@ def test_what_does_not_end_within_the_grace_is_handed_back(
     desk: Desk, web: WebProcess, processes: str
 ) -> None:
     command = (*HANGING, web.url("hanging"), "-s", "grace=0.5")
-    process = desk.start(*command, "--processes", processes)
+    process = desk.start(*command, "--processes", processes, program=UNHURRIED)
     wait_for_leases(desk, process, 1)
     process.signal(signal.SIGTERM)
     assert process.code() == 0, process.err  # sooner than the page is given up
@@ -81,7 +86,7 @@ def test_what_does_not_end_within_the_grace_is_handed_back(
 @both
 def test_the_second_signal_forces(desk: Desk, web: WebProcess, processes: str) -> None:
     command = (*HANGING, web.url("hanging"), "-s", "grace=300")
-    process = desk.start(*command, "--processes", processes)
+    process = desk.start(*command, "--processes", processes, program=UNHURRIED)
     wait_for_leases(desk, process, 1)
     children = process.children()
     process.signal(signal.SIGINT)
@@ -122,16 +127,14 @@ SERVICES = [
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("command", SERVICES, ids=lambda words: words[0])
 def test_who_waits_for_its_store_stops_like_any_other(
-    desk: Desk,
-    command: tuple[str, ...],
-    number: signal.Signals,
-    guardian: str,
-    monkeypatch: pytest.MonkeyPatch,
+    desk: Desk, command: tuple[str, ...], number: signal.Signals, guardian: str
 ) -> None:
-    monkeypatch.setenv("SHOAL_GUARDIAN", guardian)
+    # Commands get none of our own switches: this one sets it for itself.
+    code = f"import os; os.environ[{SWITCH!r}] = {guardian!r}; from shoal.cli import main; main()"
     desk.file("spider.py", SPIDER)
-    process = desk.start(*command, "--store", "redis://127.0.0.1:9")
+    process = desk.start(*command, "--store", "redis://127.0.0.1:9", program=(sys.executable, "-c", code))
     until(lambda: "waiting for it" in process.err, "a worker that waits")
+    assert (process.worker != process.pid) is (guardian == "1" and command[0] in COMMANDS)
     process.signal(number)
     assert process.code() == 0, process.err
     assert "Traceback" not in process.err

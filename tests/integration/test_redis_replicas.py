@@ -12,6 +12,7 @@ import pytest
 from redis.asyncio.cluster import RedisCluster
 
 from lateness import Lateness
+from shoal.frontier.redis import durability
 from shoal.frontier.redis.home import RedisFrontier
 from shoal.model import Done, Settlement
 from shoal.testing.conformance.tools import balanced, claim, make_task, spec
@@ -31,7 +32,11 @@ def pair(tmp_path: Path) -> Iterator[tuple[ValkeyServer, ValkeyServer]]:
         yield primary, replica
 
 
-async def test_a_settlement_counts_when_the_replica_has_it(pair: tuple[ValkeyServer, ValkeyServer]) -> None:
+async def test_a_settlement_counts_when_the_replica_has_it(
+    pair: tuple[ValkeyServer, ValkeyServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A busy machine may take longer than a second until it looks.
+    monkeypatch.setattr(durability, "_PATIENCE", 30.0)
     primary, replica = pair
     async with RedisFrontier(f"{primary.url}?wait=1") as frontier:
         await frontier.open_job(spec())
