@@ -30,7 +30,8 @@ SPIDER = """
 from shoal import Spider
 
 spider = Spider(
-    "mixed", start="{url}", rate=0, per_host=4, max_attempts=2, retry_base=0.05, robots=False, breaker_cooldown=0.1
+    "mixed", start="{url}", rate=0, per_host=4, max_attempts=2, retry_base=0.05, robots=False, breaker_cooldown=0.1,
+    min_timeout=30,
 )
 
 @spider.handler
@@ -178,7 +179,7 @@ def test_a_mixed_crawl_adds_up_everywhere(cli: Cli, site: str, tmp_path: Path, h
 def test_the_figures_of_a_run_go_on_when_its_process_dies(site: str, tmp_path: Path) -> None:
     (tmp_path / "mortal.py").write_text(
         SPIDER.format(url=site)
-        .replace("rate=0", "rate=10")
+        .replace("rate=0", "rate=5")
         .replace(
             "    yield {",
             "    if page.url.endswith('/fine/8') and page.task.attempt == 1:\n"
@@ -197,7 +198,7 @@ def test_the_figures_of_a_run_go_on_when_its_process_dies(site: str, tmp_path: P
     fetched = sum(Site.seen.values())
     assert fetched - 8 <= end["fetches"] <= fetched, "all but what was in flight, and the last half second"
     assert end["retried"] > end["retries"], "the pages that were in flight"
-    assert end["seconds"] > fetched / 10 * 0.7
+    assert end["seconds"] > fetched / 5 * 0.7
 
 
 # -- how a crawl ends

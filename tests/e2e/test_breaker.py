@@ -30,8 +30,9 @@ QUICK: dict[str, Any] = {
     "robots": False,
     "breaker_cooldown": COOLDOWN,
     "breaker_failures": FAILURES,
-    "min_timeout": 0.1,
-    "first_timeout": 1.0,
+    # Hosts answer, however busy the machine is. Those that fall silent have a timeout of their own.
+    "min_timeout": 20.0,
+    "first_timeout": 20.0,
     "retry_base": 0.02,
     "retry_cap": 0.04,
     "max_attempts": 20,
@@ -94,10 +95,11 @@ async def crawl_ten_hosts(outage: float) -> list[Hit]:
             await asyncio.sleep(outage)
             web.become("host-0", profile)
 
-        spider = spider_of(web, PAGES, rate=RATE, burst=3, per_host=5, concurrency=10)
+        # The pages of the others are never cut off, for they are what is measured.
+        silent = {web.addresses["host-0"]: {"timeout": 0.25}}
+        spider = spider_of(web, PAGES, rate=RATE, burst=3, per_host=5, concurrency=10, host=silent)
         results = await crawl_during(shoal.crawl(spider), die_and_return() if outage else None)
         assert urls(results) == {url for host in web.spec.hosts for url in web.pages_of(host)}
-        # A machine that pauses for a tenth of a second cuts a request off, so those of the others prove nothing.
         assert not outage or failed(web.hits_of("host-0"))
         return web.hits()
 
@@ -112,15 +114,14 @@ def rate_of_the_others(hits: list[Hit]) -> float:
 
 
 async def test_a_host_that_dies_costs_the_others_next_to_nothing(record_property: Figure) -> None:
-    healthy = suffering = 0.0
-    for _ in range(3):  # a busy machine may slow down either, though they run at the same time
-        crawls = await asyncio.gather(crawl_ten_hosts(outage=0.0), crawl_ten_hosts(outage=0.8))
-        healthy = max(healthy, rate_of_the_others(crawls[0]))
-        suffering = max(suffering, rate_of_the_others(crawls[1]))
-        if suffering > 0.98 * healthy:
+    left = 0.0
+    for _ in range(8):  # a busy machine may slow down either, though they run at the same time
+        healthy, suffering = await asyncio.gather(crawl_ten_hosts(outage=0.0), crawl_ten_hosts(outage=0.8))
+        left = max(left, rate_of_the_others(suffering) / rate_of_the_others(healthy))
+        if left > 0.98:
             break
-    record_property("cost of a death", f"{1 - suffering / healthy:.2%}")
-    assert suffering > 0.98 * healthy
+    record_property("cost of a death", f"{1 - left:.2%}")
+    assert left > 0.98
 
 
 # -- the host itself
@@ -139,7 +140,9 @@ async def test_it_is_probed_by_one_request_a_cooldown_and_finishes_when_it_is_ba
             await until(lambda: len(failed(web.hits())) >= AT_ONCE + 3)
             web.become("host", HEALTHY)
 
-        spider = spider_of(web, 20, rate=100, per_host=AT_ONCE)
+        # Long enough that only its silence is cut off, and the same for every request.
+        silent = {web.addresses["host"]: {"timeout": 2.0}}
+        spider = spider_of(web, 20, rate=100, per_host=AT_ONCE, host=silent)
         with Lateness() as late:
             results = await crawl_during(shoal.crawl(spider), die_and_return())
         assert urls(results) == web.pages_of("host")
@@ -159,7 +162,7 @@ async def test_it_is_probed_by_one_request_a_cooldown_and_finishes_when_it_is_ba
     record_property("seconds between probes", [round(wait, 3) for wait in waits])
     for number, wait in enumerate(waits):
         # The server may see an end late, and crawl and server a start.
-        assert -0.02 - late.seconds <= wait - COOLDOWN * 2**number <= 0.15 + late.stalled
+        assert -0.02 - late.seconds <= wait - COOLDOWN * 2**number <= 0.15 + late.seconds + late.stalled
 
 
 async def test_a_host_that_refuses_connections_finishes_when_it_listens_again() -> None:
@@ -291,11 +294,7 @@ async def test_what_one_process_finds_out_stops_the_others(tmp_path: Path) -> No
         start = [web.url(host, f"/p/{n}") for n in range(20) for host in web.spec.hosts]
         # Long enough for its requests to arrive, however busy the machine is: the server counts them.
         silent = {web.addresses["host"]: {"timeout": 2.0}}
-        patient = {
-            "min_timeout": 20.0,
-            "first_timeout": 20.0,
-        }  # the other answers, however busy the machine is
-        settings = {**QUICK, **LONG, **patient, "rate": 20, "per_host": 4, "host": silent}
+        settings = {**QUICK, **LONG, "rate": 20, "per_host": 4, "host": silent}
         (tmp_path / "spider.py").write_text(SPIDER.format(start=start, settings=settings))
         command = [sys.executable, "-c", "from shoal.cli import main; main()", "crawl", "spider.py"]
         crawl = await asyncio.create_subprocess_exec(

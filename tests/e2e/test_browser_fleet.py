@@ -211,7 +211,7 @@ def visits(web: WebProcess) -> Counter[str]:
 
 
 def test_pages_in_open_tabs_are_finished(desk: Desk, web: WebProcess, temporary: Temporary) -> None:
-    desk.file("site.py", spider_of(lane="browser", pause=1.5))
+    desk.file("site.py", spider_of(lane="browser", pause=4.0))  # the signal comes before the last page begins
     crawl = desk.start(*command(desk, web))
     with_tabs_open(desk, crawl, temporary, 3)
     crawl.signal(signal.SIGTERM)

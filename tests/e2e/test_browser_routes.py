@@ -443,7 +443,7 @@ async def test_harmful_pages_of_a_crawl_harm_nobody(tmp_path: Path) -> None:
         @spider.handler
         def listing(page: Page) -> Iterator[Request]:
             for href in page.attrs("a", "href"):
-                yield page.follow(href, one, timeout=2.0 if href == "/drip" else None)
+                yield page.follow(href, one, timeout=5.0 if href == "/drip" else None)
 
         @spider.handler(lane="browser")
         def one(page: Page) -> Iterator[object]:

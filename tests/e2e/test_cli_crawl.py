@@ -27,7 +27,7 @@ DEADLINE = 30.0
 def web() -> Iterator[WebProcess]:
     hosts = {
         "site": HostProfile("fast", pages=PAGES),
-        "slow": HostProfile("slow", pages=40, latency=0.2, links=8),
+        "slow": HostProfile("slow", pages=40, latency=0.8, links=8),
         "closed": HostProfile("fast", pages=2, robots="User-agent: *\nDisallow: /\n"),
         "winding": HostProfile("redirecting", pages=4),
     }
@@ -152,6 +152,7 @@ def test_an_interrupted_crawl_drains_and_goes_on_later(web: WebProcess, tmp_path
     assert "run the same command again to go on" in err
     assert 0 < len(rows_of(rows)) < 40
 
+    web.hurry("slow")
     second = start(*command, cwd=tmp_path)
     _, err = second.communicate(timeout=DEADLINE)
     assert second.returncode == 0, err

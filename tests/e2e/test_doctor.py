@@ -73,7 +73,7 @@ def test_a_valkey(doctor: Callable[..., Found], valkey: ValkeyServer) -> None:
     assert found["valkey"][0][0] == "ok"
     assert "Valkey" in found["valkey"][0][1]
     said = [words.partition(" ")[2] for _, words in found["valkey"][1:]]
-    assert [words for words in said if "ms to answer" not in words] == ["has no limit of memory"]
+    assert [words for words in said if "to answer" not in words] == ["has no limit of memory"]
     assert valkey.command("DBSIZE") == 0, "nothing was written"
     address = valkey.url.replace("redis://", "redis://me:hunter22@")
     code, found = doctor("--store", address)
@@ -124,11 +124,11 @@ def test_what_blocks_for_ever_does_not_hold_up_the_end() -> None:
 
     place = Place(Settings(), ":memory:", [], [], {})
     try:
-        found = run_loop(examine(place, 0.2, {"disk": blocked, "clock": failing}))
+        found = run_loop(examine(place, 2.0, {"disk": blocked, "clock": failing}))
     finally:
         released.set()
     assert [(one.subject, one.state) for one in found] == [("disk", "wrong"), ("clock", "warning")]
-    assert found[0].found == "no answer within 0.2 s"
+    assert found[0].found == "no answer within 2 s"
     assert "ZeroDivisionError" in found[1].found
 
 

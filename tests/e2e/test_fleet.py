@@ -88,7 +88,7 @@ def seen(fleet: Fleet) -> list[dict[str, object]]:
 
 def test_pause_resume_and_cancel(fleet: Fleet, web: WebProcess) -> None:
     fleet.start_at(web.url("crawling"))
-    fleet.submit("--rate", "20")
+    fleet.submit("--rate", "4")  # half a minute of work: it is paused and cancelled before its end
     worker = fleet.worker()
     fleet.reaches(lambda job: job.counters.done >= 3, "some pages")
     assert fleet.run("pause", "site").code() == 0

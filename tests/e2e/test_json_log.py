@@ -23,7 +23,7 @@ QUICK = ("-s", "retry_base=0.05", "-s", "max_attempts=2", "-s", "breaker_cooldow
 def web() -> Iterator[WebProcess]:
     hosts = {
         "site": HostProfile("fast", pages=30),
-        "slow": HostProfile("slow", pages=200, latency=0.1, links=10),
+        "slow": HostProfile("slow", pages=200, latency=0.5, links=10),
         "down": HostProfile("down"),
         "closing": HostProfile("closing"),
     }

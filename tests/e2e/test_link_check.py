@@ -118,7 +118,7 @@ def test_linkchecker_finds_the_same(cli: CLI, tmp_path: Path) -> None:
     with broken_site(silent=False) as site:
         cli("crawl", site.at("/"), "--check-links", "--check-assets", "-o", "broken.csv", *QUICK)
         ours = {row["url"] for row in table(tmp_path / "broken.csv")}
-        (tmp_path / "rc").write_text("[checking]\ntimeout=2\nmaxrequestspersecond=1000\nthreads=8\n")
+        (tmp_path / "rc").write_text("[checking]\ntimeout=20\nmaxrequestspersecond=1000\nthreads=8\n")
         ignored = ("--ignore-url=mailto:", "--ignore-url=no-such")
         command = [sys.executable, "-m", "linkcheck", "-f", str(tmp_path / "rc"), "--check-extern", *ignored]
         ran = subprocess.run(

@@ -216,12 +216,13 @@ def found(desk: Desk, secret: str) -> list[str]:
 
 def test_the_wrong_key_is_one_clear_line(desk: Desk) -> None:
     pytest.importorskip("cryptography")
-    with serving(Members(pause=0.05)) as site:
+    with serving(Members(pause=1.5)) as site:  # all pages take 6 s: it is killed before, even by a late test
         desk.file("members.py", SPIDER.format(url=site.url, accounts=account("anna")))
         desk.file("shoal.toml", 'session_key = "right"\n')
         crawl = desk.start("crawl", "members.py", "-o", "rows.jsonl", "-q")
         until(lambda: len(site.pages) > 3, "some pages")
         crawl.kill()
+        site.pause = 0.0
         desk.file("shoal.toml", 'session_key = "wrong"\n')
         again = desk.run("crawl", "members.py", "-o", "rows.jsonl", "-q")
         assert (again.code(), again.out) == (2, "")
