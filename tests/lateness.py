@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Self
 
 _TICK = 0.01
+_LOOK = 0.1
 _PRESSURE = Path("/proc/pressure/cpu")
 
 
@@ -43,6 +46,33 @@ class Lateness:
             ended = self._end.wait(_TICK)
             if not ended:
                 self.seconds = max(self.seconds, time.monotonic() - due)
+
+
+class DiskLateness:
+    """The seconds that writes to a disk took beyond what they usually take, while the block ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.seconds = 0.0
+        self._folder = folder
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._measure, name="disk lateness", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _measure(self) -> None:
+        with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".disk-") as file:
+            while not self._end.wait(_LOOK):
+                began = time.monotonic()
+                file.write(b".")
+                file.flush()
+                os.fsync(file.fileno())
+                self.seconds += max(0.0, time.monotonic() - began - _LOOK)
 
 
 def _stalled() -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -97,6 +98,9 @@ async def test_hosts_that_wait_for_their_domain_cost_nothing(
         async with make(clock) as frontier:
             return await _cpu_of_claims(frontier, clock, hosts, cpu)
 
-    few = min([await measure(20) for _ in range(2)])
-    many = min([await measure(4000) for _ in range(2)])
+    few = many = math.inf
+    for _ in range(8):  # other programs only add to it
+        few, many = min(few, await measure(20)), min(many, await measure(4000))
+        if many < 3 * few:
+            break
     assert many < 3 * few, f"{few:.3f} s with 20 hosts, {many:.3f} s with 4,000"
