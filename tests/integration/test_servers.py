@@ -116,5 +116,5 @@ def is_alive(pid: int) -> bool:
     """A process that has ended but was not collected counts as gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except OSError:  # gone, or going while it is read
         return False
