@@ -14,12 +14,11 @@ _LOOK = 0.1
 _PRESSURE = Path("/proc/pressure/cpu")
 
 
-class Lateness:
-    """For a moment that is noted late, and for work that takes longer because others work, too."""
+class _Watcher:
+    """A thread that measures while the block runs."""
 
     def __init__(self) -> None:
-        self.seconds = 0.0  # the longest that a sleeping thread of this process was woken late
-        self._before, self._after = _stalled(), 0.0
+        self.seconds = 0.0
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._measure, name="lateness", daemon=True)
 
@@ -30,6 +29,21 @@ class Lateness:
     def __exit__(self, *_: object) -> None:
         self._end.set()
         self._thread.join()
+
+    def _measure(self) -> None:
+        raise NotImplementedError
+
+
+class Lateness(_Watcher):
+    """For a moment that is noted late, and for work that takes longer because others work, too. `seconds`: the longest
+    that a sleeping thread of this process was woken late."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before, self._after = _stalled(), 0.0
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         self._after = _stalled()
 
     @property
@@ -48,22 +62,12 @@ class Lateness:
                 self.seconds = max(self.seconds, time.monotonic() - due)
 
 
-class DiskLateness:
-    """The seconds that writes to a disk took beyond what they usually take, while the block ran."""
+class DiskLateness(_Watcher):
+    """The seconds that writes to a disk took beyond what they usually take."""
 
     def __init__(self, folder: Path) -> None:
-        self.seconds = 0.0
+        super().__init__()
         self._folder = folder
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._measure, name="disk lateness", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
 
     def _measure(self) -> None:
         with tempfile.NamedTemporaryFile(dir=self._folder, prefix=".disk-") as file:

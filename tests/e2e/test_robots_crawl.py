@@ -52,7 +52,7 @@ async def test_rules_for_shoal_go_before_those_for_everybody() -> None:
 
 
 async def test_robots_txt_is_asked_for_once_however_many_pages_run_at_once() -> None:
-    async with ChaoticWeb({"site": HostProfile("slow", latency=0.05, pages=40)}) as web:
+    async with ChaoticWeb({"site": HostProfile("slow", latency=0.3, pages=40)}) as web:
         urls = [web.url("site", f"/p/{n}") for n in range(40)]
         await crawl(urls, per_host=20)
         paths = [hit.path for hit in web.hits_of("site")]

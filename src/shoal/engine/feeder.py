@@ -289,6 +289,7 @@ class Feeder:
         with every page that leaves; or soon, if most slots are idle: then all that waits is for a few hosts, as in a
         list by host, and the start may have others."""
         loop, high_water = asyncio.get_running_loop(), self._settings.high_water
+        widest = _WIDEST * high_water
         mark, told, full_since = self._mark, False, loop.time()
         while (job := await self._frontier.job(self._job)) is not None:
             await self._wait_for_room()
@@ -299,8 +300,8 @@ class Feeder:
                 return
             if self._paused():
                 full_since = loop.time()
-            elif loop.time() - full_since >= _HEARD and await self._has_idle_workers():
-                self._mark = min(2 * self._mark, _WIDEST * high_water)
+            elif pending < widest and loop.time() - full_since >= _HEARD and await self._has_idle_workers():
+                self._mark = min(2 * self._mark, widest)
                 if self._mark > pending:
                     event("feeding_goes_on", job=self._job, pending=pending, mark=self._mark)
                     return
