@@ -20,6 +20,7 @@ from shoal.frontier.values import OWN_START, Added, Claim, Cursor, Job, JobSpec,
 from shoal.inspect.actions import set_for_hosts
 from shoal.jobs.worker_status import WorkerStatus, encode_status
 from shoal.model import Done, Settlement, Task
+from shoal.policy.backpressure import Reason
 from shoal.settings import Settings
 from shoal.valve import Valve
 
@@ -308,8 +309,8 @@ async def test_a_full_queue_stops_the_source_later_while_most_slots_are_idle(
             read += 1
             yield f"http://a.test/{read}"
 
-    async def use(slots: int) -> None:
-        status = WorkerStatus(job="job", slots=20, in_flight=slots + 7, waiting=7)
+    async def use(slots: int, *pressure: Reason) -> None:
+        status = WorkerStatus(job="job", slots=20, in_flight=slots + 7, waiting=7, pressure=pressure)
         await frontier.extend("w", 30.0, encode_status(status), ())
 
     await use(10)
@@ -318,7 +319,10 @@ async def test_a_full_queue_stops_the_source_later_while_most_slots_are_idle(
         await eventually(lambda: read == 10)
         await looks_again(frontier)
         assert read == 10, "half of the slots are busy"
-        await use(9)
+        await use(2, Reason("sink", "finished pages wait"))
+        await looks_again(frontier)
+        assert read == 10, "the others were taken away"
+        await use(9, Reason("queue_full", "the queue is full"))
         await eventually(lambda: read == 50)
         await looks_again(frontier)
         assert read == 50, "five times as many, and no more"

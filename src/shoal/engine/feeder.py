@@ -27,6 +27,7 @@ from shoal.limits import START_LINE, URL_SHOWN
 from shoal.model import Refused, Task
 from shoal.model.built_in import is_built_in
 from shoal.model.request import Request
+from shoal.policy.backpressure import THROTTLES
 from shoal.policy.lanes import no_such_lane
 from shoal.settings import Settings
 from shoal.spider.spider import Spider, StartPlace
@@ -316,6 +317,8 @@ class Feeder:
         now, workers = await self._frontier.now(), await self._frontier.workers()
         heard = [status_of(record) for record in workers if not is_silent(record, now)]
         ours = [status for status in heard if status.serves(self._job)]
+        if any(reason.rule in THROTTLES for status in ours for reason in status.pressure):
+            return False  # slots that backpressure took away do not lack pages
         return sum(status.used for status in ours) * 2 < sum(status.slots for status in ours)
 
     async def _wait_for_room(self) -> None:

@@ -351,3 +351,5 @@ RULES = (
         stopped="no page is begun until below {full:.0%}; raise maxmemory, or prune the store",
     ),
 )
+
+THROTTLES = frozenset(rule.name for rule in RULES if rule.pace)  # they take slots away
