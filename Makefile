@@ -19,7 +19,9 @@ unexport PYTHONDONTWRITEBYTECODE
 QUICK := tests/unit tests/conformance/test_frontier.py tests/simulation
 QUICK_ARGS ?= -n 3 --dist worksteal -m 'not slow' -k 'not valkey and not redis and not cluster'
 
-.PHONY: test quick lint types check format docs bench clean
+LOADED_RUNS ?= 5
+
+.PHONY: test load quick lint types check format docs bench clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +41,14 @@ test: $(STAMP) tests/unit/__pycache__
 	@nice -n 5 $(PYTEST) $(COMPUTING_ARGS) $(COMPUTING) >$(COMPUTED) 2>&1 & computing=$$!; \
 	$(PYTEST) $(WAITING_ARGS) $(WAITING); waited=$$?; \
 	wait $$computing; computed=$$?; cat $(COMPUTED); exit $$((waited ? waited : computed))
+
+# The whole suite several times in a row beside two programs that never rest: what leans on a quick machine fails here.
+load: $(STAMP) tests/unit/__pycache__
+	@hogs=; trap 'kill $$hogs' EXIT; trap 'exit 1' INT TERM; \
+	for n in 1 2; do $(BIN)/python -c 'while True: pass' & hogs="$$hogs $$!"; done; \
+	for n in $$(seq $(LOADED_RUNS)); do \
+		echo "run $$n of $(LOADED_RUNS):"; $(MAKE) --no-print-directory test || exit; \
+	done
 
 # The parts by themselves, two homes of the frontier and some hundred simulated worlds: within a minute.
 quick: $(STAMP)
