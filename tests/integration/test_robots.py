@@ -127,6 +127,33 @@ async def test_a_loop_ends(http: HttpTransport) -> None:
         assert (await fetch(http, server)).verdict == "allow"
 
 
+@pytest.mark.parametrize(
+    ("location", "asked"),
+    [
+        ("/rules?sig=a%2Fb%3D%3D", "/rules?sig=a%2Fb%3D%3D"),
+        ("/%7Erobots", "/%7Erobots"),
+        ("http:\\\\HOST\\rules", "/rules"),
+        ("http:/rules", "/rules"),
+    ],
+)
+async def test_a_redirect_leads_where_browsers_go(http: HttpTransport, location: str, asked: str) -> None:
+    """A signature that is written in another way is refused, and then everything would be allowed."""
+
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        port = writer.get_extra_info("sockname")[1]
+        there = location.replace("HOST", f"127.0.0.1:{port}")
+        if head.startswith(b"GET /robots.txt "):
+            writer.write(page(b"", "302 Found", Location=there))
+        elif head.startswith(f"GET {asked} ".encode()):
+            writer.write(page(RULES))
+        else:
+            writer.write(page(b"", "404 Not Found"))
+
+    async with serve(answer) as server:
+        record = await fetch(http, server)
+    assert forbids(record, "/private")
+
+
 async def test_a_redirect_to_another_host_needs_no_pause(http: HttpTransport) -> None:
     pauses = Pauses()
     async with serve(by_path({"/r": page(RULES)}), host="127.0.0.2") as other:

@@ -13,9 +13,9 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
-from yarl import URL
 
 from shoal.admit.identity import host_key
+from shoal.admit.sending import redirect_url
 from shoal.fetch.deadline import check_handed_back
 from shoal.fetch.robots_rules import MAX_RULES, matcher, path_of, product_token, read
 from shoal.fetch.transport import FetchRequest, Transport
@@ -126,7 +126,8 @@ async def fetch_robots(
                 if host != home:
                     other_hosts.remember(url, record)
                 return record
-            url = _target(url, outcome.headers.get("Location", ""))
+            location = outcome.headers.get("Location", "").strip()
+            url = redirect_url(location, url) if location else None
     return _record("allow", now, reason=f"more than {MAX_HOPS} redirects")
 
 
@@ -189,16 +190,3 @@ def _text(body: bytes) -> str:
         # Without the line that was cut: half of "Disallow: /private" would forbid the whole site.
         body = body[:MAX_BYTES].rpartition(b"\n")[0]
     return body.lstrip(_BOM).decode("utf-8", "replace")
-
-
-def _target(url: str, location: str) -> str | None:
-    """The target of a redirect; None if it cannot be fetched."""
-    if not location.strip():
-        return None
-    try:
-        target = URL(url).join(URL(location.strip())).with_user(None)
-    except (ValueError, IndexError):  # the latter for "//[]@"
-        return None
-    if target.scheme not in ("http", "https") or not target.host:
-        return None
-    return str(target.with_port(None) if target.is_default_port() else target)
