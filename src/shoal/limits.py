@@ -16,6 +16,8 @@ INTERIM_ANSWERS = 20  # answers of status 1xx before the real one: usual are non
 
 # -- an answer's body
 CONTENT_ENCODINGS = 5  # content encodings of a body, one around the other, as in curl. Beyond: `encoding`
+ZSTD_FRAMES = 1_000  # zstd frames of a body that hold nothing: some 0.01 s of work. Beyond: `encoding`
+ZSTD_SHARE = 64  # decoded bytes that pay for one frame more: compressors write larger ones
 
 # -- HTTP/1.1
 CHUNK_LINE = 16 * KB  # bytes of the line that gives the size of a chunk, as in browsers. Beyond: `flood`

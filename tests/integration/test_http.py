@@ -7,6 +7,7 @@ import gzip
 import random
 import socket
 import ssl
+import threading
 import time
 import tracemalloc
 import zlib
@@ -333,6 +334,56 @@ async def test_many_members_take_little_time() -> None:
     packed = gzip.compress(b"x", mtime=0) * 50_000
     async with serve(always(page(packed, Content_Encoding="gzip"))) as server, transport() as http:
         assert (await answer_of(http, server.url())).body == b"x" * 50_000
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(b"\x50\x2a\x4d\x18\0\0\0\0", id="skippable"),
+        pytest.param(b"\x28\xb5\x2f\xfd\x20\0\x01\0\0", id="of no bytes"),
+    ],
+)
+async def test_frames_that_hold_nothing_end(frame: bytes) -> None:
+    """Two million of them fit into 20 KB of gzip, and each takes the time of a new decompressor."""
+    packed = gzip.compress(frame * 20_000)
+    async with (
+        serve(always(page(packed, Content_Encoding="zstd, gzip"))) as server,
+        transport() as http,
+    ):
+        failure = await failure_of(http, server.url())
+    assert failure.kind == "encoding"
+    assert "1,001 frames hold only 0 bytes" in failure.detail
+
+
+async def test_frames_that_hold_a_line_each_are_read() -> None:
+    """As logs are written, with some that hold nothing."""
+    line = b"GET /catalogue/item-1 200 4711 bytes, by somebody who reads it all\n"
+    packed = (ENCODERS["zstd"](line) + ENCODERS["zstd"](b"")) * 500 + ENCODERS["zstd"](line) * 5_000
+    async with serve(always(page(packed, Content_Encoding="zstd"))) as server, transport() as http:
+        assert (await answer_of(http, server.url())).body == line * 5_500
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd, gzip"])
+async def test_others_have_their_turn_while_members_that_hold_nothing_are_read(encoding: str) -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    end = ENCODERS["zstd"](b"x") if encoding.startswith("zstd") else b"x"
+    parts = iter([gzip.compress(b"", mtime=0) * 5_000 + gzip.compress(end), b""])
+
+    async def read() -> bytes:
+        return next(parts)
+
+    counting = asyncio.create_task(count())
+    _, body = await body_reader.read_body(read, encoding, cap=1_000_000, truncate=False)
+    counting.cancel()
+    assert body == b"x"
+    assert turns > 20
 
 
 async def test_corrupt_gzip() -> None:
@@ -793,6 +844,28 @@ async def test_what_follows_a_body_that_nobody_reads_has_its_own_connection(
         assert (await answer_of(http, server.url("/second"))).body == b"asked for"
         done.set()
     assert server.connections == 2
+
+
+async def test_an_answer_before_the_request_was_sent_is_read_though_the_server_closes_then() -> None:
+    """It has not read the request, so its end is a reset: curl reads the answer, as browsers do."""
+
+    def refuse(listening: socket.socket) -> None:
+        for _ in range(20):
+            client, _ = listening.accept()
+            with client:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    head += client.recv(1024)
+                client.sendall(page(b"large", "413 Content Too Large"))
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=refuse, args=(listening,), daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/"
+        async with transport() as http:
+            asked = [FetchRequest(url, method="POST", body=bytes(1_000_000)) for _ in range(20)]
+            outcomes = [await http.fetch(request) for request in asked]
+    # The reset may come between the moment when we look for an answer and the next piece that we write.
+    assert sum(isinstance(outcome, Response) and outcome.status == 413 for outcome in outcomes) >= 10
 
 
 # -- TLS (30)

@@ -7,6 +7,7 @@ pass for a page. A missing checksum is accepted.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -18,7 +19,7 @@ from multidict import MultiMapping
 
 from shoal.fetch.slots import SMALL, received
 from shoal.fetch.transport import FetchRequest
-from shoal.limits import CONTENT_ENCODINGS, KB
+from shoal.limits import CONTENT_ENCODINGS, KB, ZSTD_FRAMES, ZSTD_SHARE
 
 _zstd = import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
 
@@ -26,6 +27,7 @@ _PART = 256 * KB
 # At the end of each gzip member zlib copies the rest. Members may be many, so the rest is kept short.
 _SLICE = 16 * KB
 _SMALL = 64 * KB  # compressed, a small body may be longer than before
+_TURN = 64  # parts, after which others have their turn: some 10 ms of work
 
 
 class BodyTooLargeError(Exception):
@@ -60,9 +62,14 @@ async def read_body(
     not returned."""
     decoder = Decoder(encoding, cap)
     parts: list[bytes] = []
-    size = 0
+    size = count = 0
     while piece := await read():
         for part in decoder.feed(piece):
+            count += 1
+            if count % _TURN == 0:
+                await asyncio.sleep(0)
+            if not part:
+                continue
             size += len(part)
             if write is None:
                 parts.append(part)
@@ -108,12 +115,13 @@ class Decoder:
             raise UndecodableBodyError(f"{len(names)} content encodings at once")
         self._layers = [_LAYERS[name](name) for name in reversed(names)]
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """What it decodes to, in parts. Some are empty: what was done for them takes time, too."""
         self.taken += len(data)
         pieces: Iterable[bytes] = (data,)
         for layer in self._layers:
             pieces = self._through(layer, pieces)
-        return filter(None, pieces)
+        return pieces
 
     def check_end(self, *, nothing: bool) -> None:
         """Raises if the compressed data is incomplete. `nothing`: no byte came out."""
@@ -126,10 +134,15 @@ class Decoder:
 
     def _through(self, layer: _Layer, pieces: Iterable[bytes]) -> Iterator[bytes]:
         for piece in pieces:
+            if not piece:
+                yield piece
+                continue
             room = self._most - layer.taken
             layer.taken += len(piece)
             try:
-                yield from layer.undo(piece[:room])
+                for part in layer.undo(piece[:room]):
+                    layer.given += len(part)
+                    yield part
             except Exception as error:  # each library has its own
                 raise UndecodableBodyError(
                     f"the body could not be decompressed: {layer.name}, {error}"
@@ -144,7 +157,7 @@ class Decoder:
 class _Layer:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.taken = 0
+        self.taken = self.given = 0  # bytes
 
     def undo(self, data: bytes) -> Iterator[bytes]:
         raise NotImplementedError
@@ -222,6 +235,14 @@ class _Zstd(_Layer):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
+        self._frames = 0
+        self._start_frame()
+
+    def _start_frame(self) -> None:
+        """Costs ten times as much as a member of gzip, even if nothing is in it."""
+        self._frames += 1
+        if self._frames > ZSTD_FRAMES + self.given // ZSTD_SHARE:
+            raise ValueError(f"{self._frames:,} frames hold only {self.given:,} bytes")
         self._inner: Any = _zstd.ZstdDecompressor()
 
     def undo(self, data: bytes) -> Iterator[bytes]:
@@ -231,7 +252,7 @@ class _Zstd(_Layer):
     def _undo(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._inner.eof:
-                self._inner = _zstd.ZstdDecompressor()
+                self._start_frame()
             yield self._inner.decompress(data, _PART)
             while not (self._inner.needs_input or self._inner.eof):
                 yield self._inner.decompress(b"", _PART)

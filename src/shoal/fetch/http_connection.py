@@ -64,15 +64,26 @@ class HttpConnection(asyncio.Protocol):
         if self._transport is None:
             self._reader.feed_eof()
         else:
+            if len(data) > _PIECE:  # TLS would take half a megabyte, and say nothing while it sends that
+                self._transport.set_write_buffer_limits(_PIECE)
             self._unsent = memoryview(data)
             self._send_more()
 
     def _send_more(self) -> None:
-        """As much of the request as the server takes now. Transports do not tell what they have not sent over TLS."""
+        """The next piece of the request, if the server takes more. Transports do not tell what they have not sent over
+        TLS."""
         transport = self._transport
-        while self._unsent and not self._is_full and transport is not None and not transport.is_closing():
+        if self._unsent and not self._is_full and transport is not None and not transport.is_closing():
             piece, self._unsent = self._unsent[:_PIECE], self._unsent[_PIECE:]
             transport.write(piece)
+            if not self._is_full:
+                self._send_more_soon()
+
+    def _send_more_soon(self) -> None:
+        """After the loop has read what there is: an early answer of a server that closes then is lost if a write fails
+        before. (The loop reads after what was called soon, so it takes two turns.)"""
+        if self._unsent:
+            self._loop.call_soon(self._loop.call_soon, self._send_more)
 
     async def answer(self) -> Head:
         """Waits for the head of the answer, and for its body: for all of it, or for `enough` bytes."""
@@ -183,7 +194,7 @@ class HttpConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._is_full = False
         self._heard = self._loop.time()  # a server that takes a long request is not silent
-        self._send_more()
+        self._send_more_soon()
 
     def data_received(self, data: bytes) -> None:
         reader = self._reader
