@@ -17,6 +17,7 @@ from shoal.engine.history import History
 from shoal.engine.history_recorder import read_history
 from shoal.engine.recent import read_recent
 from shoal.errors import UsageError
+from shoal.frontier import is_local
 from shoal.frontier.values import DeadFilter
 from shoal.inspect.actions import (
     Order,
@@ -61,7 +62,9 @@ _MOST_IDS = 10_000
 _MOST_URL = 8_000  # characters
 _BURIED_COUNTED = 1_000
 _NUMBER = re.compile("[0-9]{1,18}")
-_PLACE = re.compile("([0-9]{1,18}(:[0-9]{1,20})?)?")  # as stores say it
+_PLACE_IN_FILE = re.compile("[0-9]{1,18}")
+_PLACE_ON_SERVER = re.compile("[0-9]{1,18}:([0-9]{1,20})")  # a shard, and a cursor of its server
+_MOST_CURSOR = 1 << 64
 
 
 # -- what can be seen
@@ -175,15 +178,14 @@ class JobOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 async def decide_job(board: Board, request: Request) -> object:
     wanted, name = await read_json(request, JobOrder), request.path_params["name"]
-    scheduled = name in await schedules(board.frontier)
-    if not scheduled and await board.frontier.job(name) is None:
+    if name not in await schedules(board.frontier) and await board.frontier.job(name) is None:
         raise Refusal(404, f"no job {name} in this store")
     try:
         said = await {"pause": pause, "resume": resume, "cancel": cancel}[wanted.action](board.frontier, name)
     except UsageError as error:
         raise Refusal(409, str(error)) from None
     log.info("dashboard: %s", said)
-    job = None if scheduled else await board.frontier.job(name)
+    job = await board.frontier.job(name)
     return {"job": name, "state": job.state if job is not None else "scheduled", "said": said}
 
 
@@ -203,7 +205,7 @@ async def hosts(board: Board, request: Request) -> object:
     if condition and condition not in CONDITIONS:
         raise Refusal(400, f"condition: one of {', '.join(CONDITIONS)}")
     after = word(request, "after") or ""
-    if not _PLACE.fullmatch(after):
+    if after and not _is_place(after, board.store):
         raise Refusal(400, "after: what the page before said")
     found = await find_hosts(
         board.frontier,
@@ -214,6 +216,14 @@ async def hosts(board: Board, request: Request) -> object:
         limit=whole(request, "limit", 50, least=1, most=_MOST_HOSTS),
     )
     return {"now": found.now, "hosts": [host_dict(one) for one in found.hosts], "after": found.after or None}
+
+
+def _is_place(after: str, store: str) -> bool:
+    """Whether the store may have said it. Other words would be errors of the store."""
+    if is_local(store):
+        return _PLACE_IN_FILE.fullmatch(after) is not None
+    found = _PLACE_ON_SERVER.fullmatch(after)
+    return found is not None and int(found[1]) < _MOST_CURSOR
 
 
 async def host(board: Board, request: Request) -> dict[str, Any]:

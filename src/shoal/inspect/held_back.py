@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from shoal.engine.event_loop import in_turns
 from shoal.frontier.protocol import Hosts
@@ -16,10 +17,11 @@ from shoal.hosts.host_limits import HostRules
 from shoal.hosts.host_state import HostState, state_of
 from shoal.inspect.host import CONDITIONS, Condition, HostView, causes, view_of, with_robots
 from shoal.inspect.lookup import rules_for
-from shoal.inspect.overview import Overview, SlowHost, slow_host
+from shoal.inspect.overview import Overview, SlowHost, slow_host, with_held
 from shoal.model import is_items_host, is_webhook_host
 from shoal.policy.quality_alarms import number_of_alarms
 from shoal.text import humanize
+from shoal.valve import FOREVER
 
 _SHOWN = 12
 _ASKED = 40  # hosts in trouble for which the store is asked whether pages wait
@@ -28,7 +30,7 @@ _ASKED = 40  # hosts in trouble for which the store is asked whether pages wait
 class Holdup(Struct, frozen=True):
     host: HostView
     waiting: int  # tasks of all jobs, delayed ones too
-    through: float  # when they can be done at the earliest; inf: no telling
+    through: float  # when they can be done at the earliest; inf: not as it is now; in the past: no telling
     why: str
 
 
@@ -49,14 +51,14 @@ async def find_holdups(frontier: Hosts, overview: Overview, patience: float) -> 
     found = {host.record.name: host for one in open_jobs for host in one.slow}
     for name in worst:
         if name not in found and (host := await slow_host(frontier, name, overview.now)) is not None:
-            found[name] = host
+            found[name] = with_held(host, overview.held)
     waited_for = [_holdup(host, rules, overview.now) for host in found.values() if host.waiting]
     return Holdups(_ranked(waited_for), conditions, alarms)
 
 
 def _ranked(hosts: Iterable[Holdup]) -> Sequence[Holdup]:
     """Takes hosts in trouble and healthy ones in turn; of each kind, the one that needs most time first."""
-    slowest = sorted(hosts, key=lambda one: -one.through)
+    slowest = sorted(hosts, key=lambda one: (one.host.held is None, -one.through))
     healthy = [one for one in slowest if one.host.condition == "healthy"]
     troubled = [one for one in slowest if one.host.condition != "healthy"]
     return [one for pair in zip_longest(troubled, healthy) for one in pair if one is not None][:_SHOWN]
@@ -95,9 +97,11 @@ def _is_healthy(record: HostRecord, state: HostState, now: float) -> bool:
 
 def _holdup(host: SlowHost, rules: HostRules, now: float) -> Holdup:
     view = with_robots(view_of(host.record, rules, now, host.pending), rules)
+    view = replace(view, held=host.held)
     found = causes(view)
     why = _without_name(found[0].sentence, view.name) if found else _usual(view, host.waiting)
-    return Holdup(view, host.waiting, host.through, why)
+    forever = host.record.valve.blocked_until >= FOREVER
+    return Holdup(view, host.waiting, now if host.held is not None and not forever else host.through, why)
 
 
 def _without_name(sentence: str, host: str) -> str:

@@ -12,6 +12,7 @@ from shoal.fetch.robots_fetch import RobotsRecord
 from shoal.frontier.values import HostRecord
 from shoal.hosts.host_limits import HostRules, Terms
 from shoal.hosts.host_state import HostState, OriginState, state_of
+from shoal.inspect.held_pages import HeldPages
 from shoal.policy.breaker import BreakerPolicy, BreakerState
 from shoal.policy.compose import States, domain_limit, origins_of, state_name
 from shoal.policy.escalation import needs_browser, sentence
@@ -81,6 +82,7 @@ class HostView(Struct, frozen=True):
     settings: Settings = Settings()  # that hold here
     own: HostSettings = NOTHING  # … of these, what is for this host alone
     sources: Mapping[str, str] = {}  # … and by what each of them is: "set for this host in shoal.toml"
+    held: HeldPages | None = None  # pages of workers that are gone, if they take all its places
 
     @property
     def limits(self) -> Limits:
@@ -267,7 +269,7 @@ def settings_in_words(own: HostSettings) -> dict[str, str]:
 
 def causes(host: HostView) -> list[Cause]:
     """Why the host gets fewer requests than it could, the most decisive first."""
-    return [*_blocks(host), *_domain(host), *_robots(host), *_slower(host)]
+    return [*_blocks(host), *_held(host), *_domain(host), *_robots(host), *_slower(host)]
 
 
 def _blocks(host: HostView) -> list[Cause]:
@@ -313,6 +315,12 @@ def _blocked(what: str, policy: str, limits: Limits, seconds: float) -> Cause:
         return Cause("blocked_by_breaker", f"{what} is {limits.why}")
     why = f" ({limits.why})" if limits.why else ""
     return Cause(f"blocked_by_{policy}", f"{what} is blocked for another {span(seconds)}{why}")
+
+
+def _held(host: HostView) -> list[Cause]:
+    if host.held is None:
+        return []
+    return [Cause("workers_gone", f"host {host.name}: {host.held.sentence(host.now)}")]
 
 
 def _domain(host: HostView) -> list[Cause]:

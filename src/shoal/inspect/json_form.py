@@ -14,7 +14,7 @@ from shoal.frontier.values import PastJob, WorkerRecord
 from shoal.html.charset import codec_of
 from shoal.html.decoding import decode
 from shoal.inspect.freshness_form import freshness_dict
-from shoal.inspect.held_back import Holdups
+from shoal.inspect.held_back import Holdup, Holdups
 from shoal.inspect.host import (
     CONDITIONS,
     Cause,
@@ -113,12 +113,16 @@ def overview_dict(overview: Overview, holdups: Holdups) -> dict[str, Any]:
                 "host": one.host.name,
                 "condition": one.host.condition,
                 "waiting": one.waiting,
-                "needs": one.through - overview.now if math.isfinite(one.through) else None,
+                "needs": _needs(one, overview.now),
                 "why": one.why,
             }
             for one in holdups.hosts
         ],
     }
+
+
+def _needs(one: Holdup, now: float) -> float | None:
+    return one.through - now if one.host.held is None and math.isfinite(one.through) else None
 
 
 def schedule_dict(one: Schedule) -> dict[str, Any]:

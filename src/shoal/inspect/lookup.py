@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from shoal.config import load
 from shoal.errors import SettingsError, UsageError
-from shoal.frontier.protocol import Frontier, Jobs
-from shoal.frontier.values import HostQueue, Job
+from shoal.frontier.protocol import Frontier, Jobs, Viewing
+from shoal.frontier.values import HostQueue, HostRecord, Job
 from shoal.hosts.host_limits import HostRules, OtherJobs
 from shoal.hosts.proxy_pools import StoredPools
 from shoal.hosts.stored_settings import read_stored_settings
+from shoal.inspect.held_pages import HeldPages, filling, find_held
 from shoal.inspect.host import HostView, view_of, with_robots, with_sources
 from shoal.inspect.job import unknown_job
 from shoal.jobs.note import settings_of
@@ -118,7 +119,14 @@ async def look_at_host(frontier: Frontier, host: str) -> tuple[HostView, Sequenc
     now = await frontier.now()
     view = await with_its_jobs(frontier, view_of(record, rules, now, pending))
     view = with_sources(view, rules, (await read_stored_settings(frontier)).table)
-    return with_robots(view, rules), queues
+    return replace(with_robots(view, rules), held=await held_at(frontier, record)), queues
+
+
+async def held_at(frontier: Viewing, host: HostRecord) -> HeldPages | None:
+    """The pages of workers that are gone, if they take all places of the host."""
+    if host.valve.in_flight < host.valve.cap:
+        return None
+    return filling(await find_held(frontier), host)
 
 
 async def settings_to_come(frontier: Frontier, host: str) -> HostSettings | None:

@@ -23,6 +23,15 @@ from shoal.frontier.following import Following
 from shoal.frontier.protocol import Frontier, Hosts, Viewing
 from shoal.frontier.values import Flight, HostRecord, Job
 from shoal.inspect.freshness import Freshness, freshness_of, is_standing
+from shoal.inspect.held_pages import (
+    NOTHING_HELD,
+    HeldByHost,
+    HeldPages,
+    filling,
+    find_held,
+    may_be_held,
+    together,
+)
 from shoal.inspect.job import remaining
 from shoal.jobs.leader import Term, leader
 from shoal.jobs.schedule import Schedule, schedules
@@ -99,6 +108,7 @@ class SlowHost(Struct, frozen=True):
     pending: int  # tasks of the job
     waiting: int  # … and of all jobs, retries too: they take turns on the same valve
     through: float  # when they can be done at the earliest, in the frontier's time; inf: no telling
+    held: HeldPages | None = None  # pages of workers that are gone, if they take all places of the host
 
 
 class JobView(Struct, frozen=True):
@@ -167,13 +177,19 @@ class Horizon:
 
 
 async def look_at_job(
-    frontier: Frontier, job: Job, workers: Sequence[WorkerStatus], now: float, horizon: Horizon
+    frontier: Frontier,
+    job: Job,
+    workers: Sequence[WorkerStatus],
+    now: float,
+    horizon: Horizon,
+    held: HeldByHost = NOTHING_HELD,
 ) -> JobView:
     name = job.spec.name
     rate = sum(worker.rates.get(name, 0.0) for worker in workers)
     serving = sum(worker.serves(name) for worker in workers)
     running = job.state == "running"
     slow = await horizon.slow_hosts(frontier, name, now) if running and job.counters.pending else ()
+    slow = [with_held(host, held) for host in slow]
     ends = eta(job, rate, slow, now) if running else None
     freshness = await horizon.freshness(frontier, job)
     view = JobView(job, rate, ends, serving, await trouble_of(frontier, job), slow)
@@ -211,6 +227,12 @@ async def slow_host(frontier: Hosts, host: str, now: float, pending: int = 0) ->
         each = max(valve.interval, valve.hold / valve.cap)
         through = max(now, valve.blocked_until) + waiting * each
     return SlowHost(record, pending, waiting, through)
+
+
+def with_held(host: SlowHost, held: HeldByHost) -> SlowHost:
+    """Nothing is fetched while pages of workers that are gone take all places of the host."""
+    found = filling(held, host.record)
+    return host if found is None else replace(host, through=math.inf, held=found)
 
 
 class PageInFlight(Struct, frozen=True):
@@ -282,6 +304,12 @@ class Overview(Struct, frozen=True):
     # Share of the attempts of the last minutes whose page was handled; None: there were none.
     success: float | None = None
     past: History = History()  # of the jobs that are open, or were a few minutes ago
+    held: HeldByHost = {}  # pages in flight whose workers are gone
+
+    @property
+    def heard(self) -> Sequence[WorkerStatus]:
+        """The workers that are not silent."""
+        return [worker for worker in self.workers if not worker.silent]
 
     @property
     def rate(self) -> float:
@@ -294,7 +322,8 @@ class Overview(Struct, frozen=True):
 
     @property
     def in_flight(self) -> int:
-        return sum(worker.in_flight for worker in self.workers)
+        """With the pages whose workers are gone: their jobs count them, too."""
+        return sum(worker.in_flight for worker in self.heard) + sum(one.pages for one in self.held.values())
 
     @property
     def pending(self) -> int:
@@ -332,16 +361,21 @@ class Overview(Struct, frozen=True):
     @property
     def pace(self) -> str:
         """What limits the speed of a crawl that no backpressure rule slows down, in words."""
-        slots = sum(worker.slots for worker in self.workers)
+        slots = sum(worker.slots for worker in self.heard)
         running = any(one.job.state == "running" for one in self.open)
         if not running or not slots or self.pressure:
             return ""
-        in_use = sum(worker.used for worker in self.workers)
+        in_use = sum(worker.used for worker in self.heard)
         used = f"{in_use:,} of {slots:,} slots are used"
         if in_use >= _FULL * slots:
             return f"the slots set the pace: {used}. More concurrency or more workers would help"
+        held = together(self.held.values())
+        said = held.sentence(self.now) if held is not None else ""
+        if said and not any(worker.in_flight for worker in self.heard):
+            return said
         if self.pending:
-            return f"the limits of the hosts set the pace: {used}, and each host gets what its limits allow"
+            usual = f"the limits of the hosts set the pace: {used}, and each host gets what its limits allow"
+            return f"{usual}; {said}" if said else usual
         if self.in_flight:
             return ""
         if self.delayed > self.waiting:
@@ -362,6 +396,7 @@ class _Kept:
     def __init__(self) -> None:
         self.horizon = Horizon()
         self.past: Throttled[tuple[History, float | None]] = Throttled((History(), None), patience=PATIENCE)
+        self.held: Throttled[HeldByHost] = Throttled({}, patience=PATIENCE)
 
 
 _kept: WeakKeyDictionary[Frontier, _Kept] = WeakKeyDictionary()
@@ -377,7 +412,8 @@ async def look(frontier: Frontier) -> Overview:
     now = await frontier.now()
     workers = [heard(record, now) for record in await frontier.workers()]
     jobs = await frontier.jobs()
-    views = [await look_at_job(frontier, job, workers, now, kept.horizon) for job in jobs]
+    held = await kept.held.get(lambda: find_held(frontier)) if may_be_held(jobs, workers) else {}
+    views = [await look_at_job(frontier, job, workers, now, kept.horizon, held) for job in jobs]
     kept.horizon.keep({job.spec.name for job in jobs if is_open(job)})
     recent = [job.spec.name for job in jobs if is_open(job) or job.finished_at > now - LATELY]
     past, success = await kept.past.get(lambda: _past(frontier, recent, now))
@@ -390,6 +426,7 @@ async def look(frontier: Frontier) -> Overview:
         await _lanes(frontier, [job for job in jobs if is_open(job)], workers),
         success,
         past,
+        held,
     )
 
 

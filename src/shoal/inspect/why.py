@@ -17,9 +17,9 @@ from shoal.hosts.host_state import state_of
 from shoal.hosts.stored_settings import read_stored_settings
 from shoal.inspect.freshness import said_of_visits
 from shoal.inspect.host import Cause, HostView, causes, view_of, with_robots, with_sources
-from shoal.inspect.lookup import chosen_jobs, rules_for, with_its_jobs
+from shoal.inspect.lookup import chosen_jobs, held_at, rules_for, with_its_jobs
 from shoal.jobs.note import nobody_works
-from shoal.jobs.worker_status import WorkerStatus, status_of
+from shoal.jobs.worker_status import WorkerStatus, is_silent, status_of
 from shoal.model import DOUBT, Failure, Refused, Task
 from shoal.model.page_record import PageRecord
 from shoal.model.request import Request
@@ -112,10 +112,11 @@ def _leased(facts: Facts) -> list[Cause]:
     where, task = facts.where, _task(facts)
     worker = next((record for record in facts.workers if record.name == where.worker), None)
     spent = span(facts.now - where.since)
-    if worker is None:
+    if worker is None or is_silent(worker, facts.now):
         ends = span(max(0.0, where.deadline - facts.now))
+        gone = "has gone" if worker is None else "cannot be heard"
         sentence = (
-            f"its worker has gone: it was taken {spent} ago and is given to another in {ends} at the latest"
+            f"its worker {gone}: it was taken {spent} ago and is given to another in {ends} at the latest"
         )
         return [Cause("worker_gone", sentence), *_nobody(facts)]
     attempt = f"attempt {task.attempt} of {_most(facts, task)}"
@@ -277,7 +278,7 @@ def _turn(facts: Facts, *, first: bool) -> list[Cause]:
     if where.task is None:
         far = f"somewhere behind the first {count(where.ahead)} URLs of its host's queue"
         return [Cause("turn", f"{waiting}: {far}")]
-    pace = host.pace if host is not None else None
+    pace = host.pace if host is not None and host.held is None else None
     after = plural(where.ahead, "URL") + " before it"
     if pace:
         after += f" at {_pace(pace)}"
@@ -350,7 +351,7 @@ async def inquire(frontier: Frontier, job: Job, typed: str) -> Facts:
         host = with_robots(await with_its_jobs(frontier, view_of(record, rules, now)), rules)
         host = with_sources(host, rules, (await read_stored_settings(frontier)).table)
         its_own = {name: known for name, known in host.origins.items() if name == scheme(now_at.url)}
-        host = replace(host, origins=its_own)
+        host = replace(host, origins=its_own, held=await held_at(frontier, record))
     queues = await frontier.host_queues(now_at.host)
     elsewhere = [q.pending for q in queues if (q.job, q.lane) != (job.spec.name, now_at.lane)]
     return Facts(

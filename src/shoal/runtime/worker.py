@@ -236,7 +236,9 @@ class CrawlWorker(Worker):
         name = self._runner.name
         job = await self._frontier.job(name)
         if job is None or job.created_at != self._runner.made_at:
-            raise ShoalError(f"job {name} was forgotten or started anew by another command, so this one ends")
+            raise ShoalError(
+                f"job {name} was forgotten or started anew by another command, or its store lost it, so this one ends"
+            )
         if (trouble := self._job.trouble) is not None:
             sentence = await with_pages_left(self._frontier, name, trouble)
             await pause_in_trouble(self._frontier, name, sentence)

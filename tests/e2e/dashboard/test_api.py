@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from docs.fields import documented
-from e2e.dashboard.viewer import SCRIPT, Viewer, claimed
+from e2e.dashboard.viewer import SCRIPT, Viewer, claimed, viewing
+from shoal.dashboard.server import Options, dashboard
 from shoal.frontier import open_frontier
 from shoal.frontier.values import JobSpec
+from shoal.jobs.schedule import Schedule, change_schedules
 from shoal.testing import WebProcess
 from shoal.testing.conformance.rejecting import reject
 from shoal.testing.conformance.tools import claim, make_task
+from shoal.testing.servers.valkey import ValkeyServer
 
 
 async def test_the_overview(viewer: Viewer) -> None:
@@ -96,7 +99,19 @@ async def test_hosts_are_filtered_and_paged(viewer: Viewer) -> None:
     second = await viewer.get("/api/hosts", limit=2, after=first["after"])
     assert {row["host"] for row in first["hosts"] + second["hosts"]} == set(names)
     assert second["after"] is None
-    assert (await viewer.ask("GET", "/api/hosts?after=there"))[0] == 400
+    for after in ("there", "0:5", "-1"):
+        assert (await viewer.ask("GET", f"/api/hosts?after={after}"))[0] == 400, after
+    assert (await viewer.ask("GET", "/api/hosts?after=0"))[0] == 200
+
+
+async def test_the_place_of_a_page_of_hosts_on_a_server(valkey: ValkeyServer) -> None:
+    async with dashboard(Options(valkey.url, port=0, create=True)) as served, viewing(served) as viewer:
+        await viewer.log_in()
+        for after in ("there", "0", "0:", "0:18446744073709551616"):
+            status, value = await viewer.ask("GET", f"/api/hosts?after={after}")
+            assert (status, value["error"]) == (400, "after: what the page before said"), after
+        for after in ("0:0", "0:18446744073709551615"):
+            assert (await viewer.ask("GET", f"/api/hosts?after={after}"))[0] == 200, after
 
 
 async def test_one_host(viewer: Viewer) -> None:
@@ -204,6 +219,19 @@ async def test_jobs_are_paused_resumed_and_cancelled(viewer: Viewer, store: str)
         assert (status, value["state"]) == (200, state)
         assert bool(await claimed(store)) == (state == "running")
         assert value["said"].startswith("job books ")
+
+
+async def test_a_job_and_the_schedule_of_its_name(viewer: Viewer, store: str) -> None:
+    await viewer.replay_all()
+    async with open_frontier(store) as frontier:
+        schedule = Schedule(JobSpec("books"), next_at=4e9, every=3600)
+        await change_schedules(frontier, lambda known: {"books": schedule})
+    for action, state in (("pause", "paused"), ("resume", "running"), ("cancel", "cancelled")):
+        status, value = await viewer.post("/api/jobs/books", action=action)
+        assert (status, value["state"]) == (200, state)
+        assert bool(await claimed(store)) == (state == "running")
+        assert value["said"].startswith("schedule books ")
+        assert "; job books " in value["said"]
 
 
 async def test_dead_letters_are_replayed_and_dropped_by_number(viewer: Viewer) -> None:
