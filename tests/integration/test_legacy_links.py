@@ -9,6 +9,8 @@ import pytest
 from browser import browser, text_of
 from integration.raw_server import page, serve
 from shoal.admit.sending import sent_url
+from shoal.html.charset import codec_named
+from shoal.html.decoding import decode
 from shoal.html.page_links import in_encoding
 from shoal.model import Response, Task
 from shoal.spider.page import Page
@@ -32,13 +34,26 @@ WORDS = {
     "utf-8": "привет 表示",
     "utf-16le": "привет 表示",
 }
-PYTHON = {"utf-16le": "utf-16-le"}
+# What Python writes in another way than browsers, or not at all. Each is its own query.
+ODD = {
+    "windows-1252": "\x81\x9d",
+    "windows-1255": "\x81ֺ",
+    "windows-874": "\x81",
+    "koi8-u": "ўЎ",
+    "shift_jis": "髙①￢∵～−¥‾ⅰ纊\x80\ue000",
+    "euc-jp": "～丂①−¥‾ｱ髙",
+    "iso-2022-jp": "①−¥‾ｱﾞ髙é",
+    "gbk": "€\ue5e5\ue7c7\ue81e︐龴·—",
+    "big5": "～€䏰═十卅∕／¥￥Ê㡵",
+    "euc-kr": "～갂€",
+}
+PYTHON = {"utf-16le": "utf-16-le", "windows-874": "cp874"}
 
 
 def links(label: str) -> list[str]:
     """In path and query, with what an encoding cannot write, and after other marks. (GB18030 can write all: that is not
     told from GBK.)"""
-    words = WORDS[label]
+    words = WORDS.get(label, "é")
     return [
         f"/{words.split()[0]}?q={words.replace(' ', '+')}",
         f"/x?{words.split()[0]}=1&b={'' if label == 'gb18030' else '😀ж한'}#{words.split()[0]}",
@@ -46,13 +61,19 @@ def links(label: str) -> list[str]:
     ]
 
 
+def odd_links(label: str) -> list[str]:
+    odd = ODD.get(label, "")
+    return [*(f"/o?{character}" for character in odd), f"/o?a\\~'{odd}'~\\a"] if odd else []
+
+
 def document(label: str, tag: str) -> bytes:
     text = "".join(tag.format(link.replace("&", "&amp;")) for link in links(label))
-    return text.encode(PYTHON.get(label, label), "xmlcharrefreplace")
+    odd = "".join(tag.format(link) for link in odd_links(label)).encode("ascii", "xmlcharrefreplace")
+    return text.encode(PYTHON.get(label, label), "xmlcharrefreplace") + odd
 
 
 async def test_as_a_browser_does() -> None:
-    labels = list(WORDS)
+    labels = [*WORDS, *(ODD.keys() - WORDS.keys())]
 
     async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
         target = head.split(b" ")[1].decode("latin-1")
@@ -79,6 +100,30 @@ async def test_as_a_browser_does() -> None:
             found = Page(Task(server.url("/")), response, "").links()
             ours = {f"/{label}" + (sent_url(link) or "").removeprefix(server.url("")) for link in found}
             assert ours == asked, label
+
+
+WRONG = {
+    "euc-kr": b"\xd1\x9f\xdf\xf2 \xa1A\xc9\xa1\xff\xb0\xa1",
+    "big5": b"\xb2\x9aAf \xa3\xe1\x80\xa4\xff\xa4\xa4",
+    "shift_jis": b"\xfc\x9a\xb4 \xff\xa0 \xfd\x81\xff\x82\xa0",
+    "euc-jp": b"\xaf\xd1 \x8f\xa1\xa1\xa4\xa2 \x8e\xe0\xa4\xa2 \x8f\x8f\xa4\xa2 \xa2\xaf",
+    "gbk": b"\x81\xff\xd6\xd0 \x84\x32\xa4\x38\xd6\xd0 \x81\x30\xff\xff\xd6\xd0",
+    "iso-2022-jp": b'\x1b$B$\xa2$"/Q$"\x1b(Bx',
+}
+
+
+async def test_wrong_bytes_are_read_as_a_browser_reads_them() -> None:
+    async def answer(head: bytes, writer: asyncio.StreamWriter) -> None:
+        label = head.split(b" ")[1].decode("latin-1").removeprefix("/")
+        body = b"<!doctype html><p>" + WRONG.get(label, b"") + b" z</p>"
+        writer.write(page(body, Content_Type=f"text/html; charset={label}"))
+
+    async with serve(answer) as server, browser(browser_block=[]) as transport:
+        for label, data in WRONG.items():
+            text = await text_of(transport, server.url(f"/{label}"), "load")
+            codec = codec_named(label)
+            assert codec is not None
+            assert decode(data + b" z", codec) in text, label
 
 
 @pytest.mark.parametrize("link", ["/é", "/é?q=1", "/é#?é", "#é?é", "?q=1#é", "", "?", "mailto:é"])

@@ -5,17 +5,21 @@ from __future__ import annotations
 import codecs
 import itertools
 import random
+import re
 import time
 
 import pytest
 import webencodings
+from html5lib import HTMLParser
 from html5lib._inputstream import EncodingParser, HTMLBinaryInputStream
 from w3lib.encoding import html_to_unicode
 
-from shoal.html.charset import codec_named, codec_of, encoding_named, guess, prescan
+from shoal.html.charset import codec_named, codec_of, encoding_named, guess, parsed_meta, prescan
 from shoal.html.decoding import FALLBACK, NOT_DECODED, USER_DEFINED, decode, half_character, utf8
 
 LABELS = sorted(webencodings.LABELS)
+FALLBACK_NAME = "windows-1252"
+PRESCANNED = 1024  # bytes that html5lib prescans
 WORDS = (
     "Grüße",
     "Привет",
@@ -116,6 +120,7 @@ def test_labels_that_only_servers_know() -> None:
         ("tis-620", b"\x80\xa1", "€ก"),
         ("x-user-defined", b"a\x80\xff", "a\uf780\uf7ff"),
         ("gb2312", b"\x80\xa8\xbc\xd6\xd0", "€ḿ中"),
+        ("gbk", b"5 \x80", "5 €"),  # at the very end
         ("gbk", b"\x81\x30\x81\x30", "\x80"),  # four bytes, of GB 18030
         ("euc-jp", b"\xad\xa1\xa1\xc1\x8e\xb1", "①～ｱ"),
         ("euc-jp", b"\xff\xa4\xa2", "\ufffdあ"),
@@ -123,6 +128,9 @@ def test_labels_that_only_servers_know() -> None:
         ("iso-2022-jp", b'\x1b$B$"-!\x1b(B~\\\x1b(J~\\\x1b(I1\x1b(Bx\xff', "あ①~\\‾¥ｱx\ufffd"),
         ("euc-kr", b"\x81\x41\xb0\xa1", "갂가"),
         ("big5", b"\xa1\x45\xa4\xa4\x88\x62", "‧中Ê̄"),
+        ("big5", b"\xa3\xe1\x87\x7a\x87\xdf\xfe\xdd", "€㡵鿋砉"),
+        ("shift_jis", b"\xa0\xfd\xfe\xff\x80", "\ufffd\ufffd\ufffd\ufffd\x80"),
+        ("iso-2022-jp", b'\x1b$B$"\x0e1$"\x1b(I1\x61\x1b(B', "あ\ufffd韻\ufffdｱ\ufffd"),
         ("iso-2022-kr", b"any text", "\ufffd"),
         ("hz-gb-2312", b"", ""),
     ],
@@ -132,6 +140,40 @@ def test_text_is_what_a_browser_shows(label: str, data: bytes, text: str) -> Non
     assert codec is not None
     assert decode(data, codec) == text
     assert utf8(data, codec).decode() == text
+
+
+@pytest.mark.parametrize(
+    ("label", "data", "text"),
+    [
+        ("euc-kr", b"\xd1\x9f\xdf\xf2 z", "\ufffd捿 z"),
+        ("euc-kr", b"\xc9A\xff\xb0\xa1", "\ufffdA\ufffd가"),
+        ("big5", b"\xb2\x9aAf z", "\ufffdAf z"),
+        ("shift_jis", b"\xfc\x9a\xb4 \xff\xa0 z", "\ufffdｴ \ufffd\ufffd z"),
+        ("euc-jp", b"\xaf\xd1 z", "\ufffd z"),
+        ("euc-jp", b"\xa2\xaf\xa4\xa2", "\ufffdあ"),
+        ("euc-jp", b"\x8e\xe0\xa4\xa2", "\ufffdあ"),
+        ("euc-jp", b"\x8f\xa1\xa1\xa4\xa2", "\ufffdあ"),
+        ("euc-jp", b"\x8f\xa1a\xa4\xa2", "\ufffdaあ"),
+        ("gbk", b"\x81\xff\xd6\xd0", "\ufffd中"),
+        ("gbk", b"\x84\x32\xa4\x38\xd6\xd0", "\ufffd中"),
+        ("gbk", b"\x81\x30\xff\xff\xd6\xd0", "\ufffd0\ufffd\ufffd中"),
+        ("iso-2022-jp", b'\x1b$B/Q$"', "\ufffdあ"),
+    ],
+)
+def test_behind_a_wrong_pair_the_text_goes_on_as_in_a_browser(label: str, data: bytes, text: str) -> None:
+    codec = codec_named(label)
+    assert codec is not None
+    assert decode(data, codec) == text
+    if codec != "iso2022_jp":
+        assert half_character(data + data[:1], codec) == 1
+
+
+@pytest.mark.parametrize("codec", ["big5hkscs", "cp932", "cp949", "euc_jp", "gb18030"])
+def test_junk_is_read_quickly(codec: str) -> None:
+    for junk in (b"\xff", b"\x81\xff", b"\xff ", b"\xaf\xd1", b"\x8f\xa1\xff", b"\x81"):
+        began = time.thread_time()
+        decode(junk * (1_000_000 // len(junk)), codec)
+        assert time.thread_time() - began < 3, junk
 
 
 def test_single_bytes_are_all_characters_or_all_replaced_as_webencodings_says() -> None:
@@ -246,6 +288,120 @@ def test_a_declaration_that_the_parser_meets_later_counts_too() -> None:
     assert codec_of(late) == "koi8-r"
     assert codec_of(b"<!--" + late) == FALLBACK
     assert codec_of(b" " * 70_000 + late) == FALLBACK
+
+
+REAL_PIECES = (
+    *(b"<meta charset=koi8-r>", b"<meta charset=gbk>", b"<META\tCharset='koi8-r'/>", b"<meta charset=bogus>"),
+    *(b"<meta http-equiv=content-type content='text/html; charset=gbk'>", b"<meta ", b"charset=gbk ", b"<plaintext>"),
+    *(b"<script>", b"</script>", b"</SCRIPT >", b"<script src=x/>", b"<!--", b"-->", b"--!>", b"<!-->", b"<!--->"),
+    *(b"<style>", b"</style>", b"<title>", b"</title >", b"<textarea>", b"</textarea/>", b"<xmp>", b"</xmp>"),
+    *(b"</xmpx>", b"<noscript>", b"</noscript>", b"<iframe>", b"</iframe>", b"<noembed>", b"</noembed>"),
+    *(b"<a x='", b"'>", b'<a x="', b'">', b"<p>", b"<", b"</", b"<!x", b"<?x", b">", b"x", b"-", b"=", b"/", b" "),
+    *(b"<svg>", b"</svg>", b"<svg/>", b"<![CDATA[", b"]]>", b"<a/b='>'>", b"<a ='>", b"<script", b"<!--"),
+)  # fmt: skip
+# To html5lib, style, script and the like are raw text in HTML only; here in SVG, too.
+RAW_IN_SVG = re.compile(rb"<svg>.*<(iframe|noembed|noscript|script|style|textarea|title|xmp)[ />]", re.DOTALL)
+
+
+def test_further_down_what_counts_is_what_html5lib_parses() -> None:
+    """Of documents put together from pieces of elements with text, comments and declarations."""
+    dice = random.Random(11)
+    found = tried = 0
+    while tried < 3_000:
+        pieces = dice.choices(REAL_PIECES, k=dice.randrange(2, 9))
+        document = b"<!doctype html><body>" + b"x" * PRESCANNED + b"".join(pieces) + b" <p>"
+        if b"charset=" not in document or RAW_IN_SVG.search(document):
+            continue
+        tried += 1
+        parser = HTMLParser()
+        parser.parse(document, scripting=True, useChardet=False)
+        theirs = None if parser.documentEncoding == FALLBACK_NAME else parser.documentEncoding
+        assert parsed_meta(document, lookup) == theirs, document
+        found += theirs is not None
+    assert found > 500
+
+
+FAR = b"<html><head><title>x</title>" + b"<!-- padding -->" * 80
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"<script>var t = \"<meta charset='windows-1251'>\";</script>",
+        b"<script><!-- <script> </script> <meta charset=windows-1251> --></script>",
+        b"<textarea><meta charset=windows-1251></textarea>",
+        b"<title><meta charset=windows-1251></title>",
+        b"<xmp></xmpx><meta charset=windows-1251></xmp>",
+        b"<style><meta charset=windows-1251></style>",
+        b"<noscript><meta charset=windows-1251></noscript>",
+        b"<iframe><meta charset=windows-1251></iframe>",
+        b"<!-- <meta charset=windows-1251> -->",
+        b"<a title='<meta charset=windows-1251>'>",
+        b"<svg><![CDATA[ > <meta charset=windows-1251> ]]></svg>",
+        b"</meta charset=windows-1251>",
+        b"<plaintext><meta charset=windows-1251>",
+    ],
+)
+def test_a_declaration_that_is_text_does_not_count(text: bytes) -> None:
+    body = FAR + text + "</head><body><p>Привет, мир".encode()
+    assert codec_of(body, "text/html") == "utf-8"
+    if not text.startswith(b"<plaintext"):
+        assert codec_of(body + b"<p><meta charset=koi8-r>") == "koi8-r"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"<meta charset=koi8-r>",
+        b"<!--> <meta charset=koi8-r> -->",
+        b"<!-- --!><meta charset=koi8-r> -->",
+        b"<script><!--></script><meta charset=koi8-r>",
+        b"<svg><script/></svg><meta charset=koi8-r>",
+        b"<a/x='>'><meta charset=koi8-r>",
+        b"<meta charset=bogus><META CONTENT='charset=KOI8-R' charset=bogus HTTP-EQUIV=Content-Type>",
+        b"<meta charset=koi8-r" + b" " * 2_000 + b">",
+    ],
+)
+def test_a_declaration_that_is_an_element_counts(text: bytes) -> None:
+    assert codec_of(FAR + text + "Привет, мир".encode()) == "koi8-r"
+
+
+def test_a_declaration_may_begin_in_the_first_bytes_and_end_behind_them() -> None:
+    assert codec_of(b" " * 1_010 + b"<meta charset=koi8-r>") == "koi8-r"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        *(
+            b"<a ",
+            b"x ",
+            b"<a>",
+            b"<a x='",
+            b"<a =",
+            b"<",
+            b"</",
+            b"<!--",
+            b"<!-->",
+            b"<!--<script>",
+            b"<script>",
+        ),
+        *(
+            b"<script></script>",
+            b"<title></title>",
+            b"</title",
+            b"<meta ",
+            b"<meta charset ",
+            b"<meta charset=x>",
+        ),
+        *(b"<svg><![CDATA[", b"<meta content='charset=' http-equiv=content-type>", b"="),
+    ],
+)
+@pytest.mark.parametrize("start", [b"<meta charset>", b"<meta charset ", b"<script><meta charset>", b"<svg>"])
+def test_to_look_further_down_takes_no_longer_for_junk(start: bytes, piece: bytes) -> None:
+    began = time.thread_time()
+    parsed_meta((start + piece * 65_536)[: 64 * 1024], lookup)
+    assert time.thread_time() - began < 1
 
 
 # -- who is right, if several say something

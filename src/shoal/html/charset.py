@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 
-from msgspec import Struct
 from webencodings.labels import LABELS  # type: ignore[import-untyped]
 
 from shoal.html.decoding import FALLBACK, UTF8, codec_for, mark_of
@@ -19,7 +18,6 @@ from shoal.html.media import is_json, is_xml_type, media_type
 
 _PRESCAN = 1024  # where the HTML standard stops looking ahead for <meta charset>
 _LATE = 64 * 1024  # … and the parser may still find one: then browsers start again
-_LATE_META = re.compile(rb"<meta[\t\n\f\r /]", re.IGNORECASE)
 _LONGEST_HEADER = 1024  # characters of a Content-Type that are looked at
 _LONGEST_LABEL = 40  # twice the longest there is
 _HEADER_CHARSET = re.compile(r"""(?:^|[;,\s])charset\s*+=\s*+["']?\s*+([^\s"';,]++)""", re.IGNORECASE)
@@ -77,10 +75,7 @@ def _codec_inside(body: bytes, content_type: str) -> str:
 
 
 def _html_declared(body: bytes) -> str | None:
-    declared = prescan(body[:_PRESCAN], _lookup)
-    if declared is None and _LATE_META.search(body, _PRESCAN - 5, _LATE):
-        return prescan(body[:_LATE], _lookup)
-    return declared
+    return prescan(body[:_PRESCAN], _lookup) or parsed_meta(body[:_LATE], _lookup)
 
 
 def _xml_declared(body: bytes) -> str | None:
@@ -104,7 +99,7 @@ _META = re.compile(rb"<meta[%(b)b/]" % _SPACES, re.IGNORECASE)
 _TAG_NAME = re.compile(rb"</?[a-zA-Z][^%(b)b>]*+" % _SPACES)
 _TAG_END = re.compile(rb"[%(b)b/]*+>" % _SPACES)
 # A name may begin with "=". A value that begins with ">" is empty, and the tag ends there.
-_ATTRIBUTE = re.compile(
+_ONE = (
     rb"""
     [%(b)b/]*+ (?P<name> [^%(b)b/>][^%(b)b/>=]*+ )
     (?:
@@ -116,20 +111,14 @@ _ATTRIBUTE = re.compile(
     """.replace(b" ", b"").replace(b"\n", b"")
     % _SPACES
 )
+_ATTRIBUTE = re.compile(_ONE)
+_REST_OF_TAG = re.compile(b"(?:%b)*+" % re.sub(rb"\?P<\w+>", b"?:", _ONE) + _TAG_END.pattern)
 _CHARSET = re.compile(rb"charset[%(b)b]*+=[%(b)b]*+" % _SPACES, re.IGNORECASE)
 _LABEL = re.compile(rb"""(?:"([^"]*+)"|'([^']*+)'|([^%(b)b;"'][^%(b)b;]*+))""" % _SPACES)
 _XML_LABEL = re.compile(rb"""[\0-\x20]*+=[\0-\x20]*+(?:"([^"\0-\x20]*+)"|'([^'\0-\x20]*+)')""")
 _UTF16 = ((b"<\0?\0x\0", "utf-16le"), (b"\0<\0?\0x", "utf-16be"))
 
 Lookup = Callable[[bytes], str | None]  # from a label to the name of an encoding
-
-
-class _Meta(Struct):
-    """The attributes of a <meta>."""
-
-    encoding: str | None = None  # "" is one that does not exist
-    needs_pragma: bool = False
-    has_pragma: bool = False  # http-equiv="content-type"
 
 
 def prescan(head: bytes, lookup: Lookup) -> str | None:
@@ -153,23 +142,20 @@ def xml_encoding(head: bytes, lookup: Lookup) -> str | None:
 def _declared(head: bytes, lookup: Lookup) -> str | None:
     at = 0
     while (at := head.find(b"<", at)) >= 0:
-        meta = None
         if head.startswith(b"<!--", at):
-            end = _past(head, b"-->", at + 2)  # "<!-->" is a comment, too
+            at = _past(head, b"-->", at + 2)  # "<!-->" is a comment, too
         elif _META.match(head, at):
-            meta = _Meta()
-            end = _read_attributes(head, at + len(b"<meta"), meta, lookup)
+            attributes, at = _attributes(head, at + len(b"<meta"))
+            if at >= 0 and (found := _declared_by(attributes, lookup)):
+                return found
         elif tag := _TAG_NAME.match(head, at):
-            end = _read_attributes(head, tag.end())
+            at = _past_tag(head, tag.end())
         elif head.startswith((b"<!", b"</", b"<?"), at):
-            end = _past(head, b">", at)
+            at = _past(head, b">", at)
         else:
-            end = at + 1
-        if end < 0:
+            at += 1
+        if at < 0:
             return None
-        if meta is not None and meta.encoding and (meta.has_pragma or not meta.needs_pragma):
-            return "windows-1252" if meta.encoding == "x-user-defined" else _readable(meta.encoding)
-        at = end
     return None
 
 
@@ -178,26 +164,32 @@ def _past(head: bytes, mark: bytes, at: int) -> int:
     return found + len(mark) if found >= 0 else -1
 
 
-def _read_attributes(head: bytes, at: int, meta: _Meta | None = None, lookup: Lookup | None = None) -> int:
+def _past_tag(head: bytes, at: int) -> int:
     """The position after the tag; -1: the bytes end in it."""
-    seen = set[bytes]()
+    found = _REST_OF_TAG.match(head, at)
+    return found.end() if found else -1
+
+
+def _attributes(head: bytes, at: int) -> tuple[dict[bytes, bytes], int]:
+    """The attributes, of which the first of a name counts, and the position after the tag."""
+    attributes = dict[bytes, bytes]()
     while found := _ATTRIBUTE.match(head, at):
         at = found.end()
-        if meta is not None and lookup is not None and (name := found["name"].lower()) not in seen:
-            seen.add(name)
-            _take(meta, name, found["double"] or found["single"] or found["bare"] or b"", lookup)
+        attributes.setdefault(
+            found["name"].lower(), found["double"] or found["single"] or found["bare"] or b""
+        )
     end = _TAG_END.match(head, at)
-    return end.end() if end else -1
+    return attributes, end.end() if end else -1
 
 
-def _take(meta: _Meta, name: bytes, value: bytes, lookup: Lookup) -> None:
-    match name:
-        case b"http-equiv":
-            meta.has_pragma = value.lower() == b"content-type"
-        case b"charset":
-            meta.encoding, meta.needs_pragma = lookup(value) or "", False
-        case b"content" if meta.encoding is None and (encoding := lookup(_label_in(value))):
-            meta.encoding, meta.needs_pragma = encoding, True
+def _declared_by(attributes: dict[bytes, bytes], lookup: Lookup, *, parsed: bool = False) -> str | None:
+    """What a <meta> declares. To the parser, a charset that nobody knows is as good as none."""
+    charset = attributes.get(b"charset")
+    found = lookup(charset) if charset is not None else None
+    if charset is None or (parsed and found is None):
+        is_pragma = attributes.get(b"http-equiv", b"").lower() == b"content-type"
+        found = lookup(_label_in(attributes.get(b"content", b""))) if is_pragma else None
+    return "windows-1252" if found == "x-user-defined" else _readable(found)
 
 
 def _label_in(content: bytes) -> bytes:
@@ -210,6 +202,88 @@ def _label_in(content: bytes) -> bytes:
 def _readable(encoding: str | None) -> str | None:
     """A declaration that can be read as ASCII is not in UTF-16: then it is UTF-8."""
     return "utf-8" if encoding in ("utf-16le", "utf-16be") else encoding
+
+
+# -- a declaration further down
+#
+# The prescan takes the text of a script or a title for tags, and may: few pages have such text in their first bytes.
+# Further down it would find the <meta> that a script writes, and the page would be read in a wrong encoding. So there
+# only a start tag counts, as the standard's tokenizer finds them.
+
+
+# Elements with text instead of tags. <noscript> is one where scripts run. (In SVG and MathML they are elements like
+# others, but nobody declares an encoding in them.)
+_RAW_TEXT = b"iframe noembed noframes noscript script style textarea title xmp".split()
+_RAW_END = {name: re.compile(rb"</%b(?=[%b/>])" % (name, _SPACES[b"b"])) for name in _RAW_TEXT}
+_PARSED_TAG = re.compile(rb"<(/?[a-z][^%(b)b/>]*+)" % _SPACES)
+_COMMENT_END = re.compile(rb"--!?>")
+_SCRIPT_PART = re.compile(rb"<!--|-->|<script(?=[%(b)b/>])|</script(?=[%(b)b/>])" % _SPACES)
+_FOREIGN = (b"svg", b"math")  # with CDATA, and where "/>" ends an element
+
+
+def parsed_meta(head: bytes, lookup: Lookup) -> str | None:
+    """The encoding that a <meta> declares, which is one to the parser: not in a script, a comment or the like."""
+    head = head.lower()
+    first = head.find(b"<meta")
+    if first < 0 or head.find(b"charset", first) < 0:
+        return None  # as on most pages, which so are not read twice
+    at, is_foreign = 0, False
+    while at >= 0 and (at := head.find(b"<", at)) >= 0:
+        tag = _PARSED_TAG.match(head, at)
+        if tag is None:
+            at = _past_other(head, at, is_foreign)
+            continue
+        name = tag[1]
+        if name == b"meta":
+            attributes, at = _attributes(head, tag.end())
+            if at >= 0 and (found := _declared_by(attributes, lookup, parsed=True)):
+                return found
+            continue
+        at = _past_tag(head, tag.end())
+        is_empty = head.endswith(b"/>", 0, at)
+        if name.removeprefix(b"/") in _FOREIGN:
+            is_foreign = name in _FOREIGN and not is_empty
+        elif name in _RAW_END and at >= 0 and not (is_foreign and is_empty):
+            at = _script_end(head, at) if name == b"script" else _start(_RAW_END[name].search(head, at))
+        elif name == b"plaintext":
+            return None
+    return None
+
+
+def _past_other(head: bytes, at: int, is_foreign: bool) -> int:
+    """The position after a comment, or what counts as one; -1: there is no end."""
+    if head.startswith((b"<!-->", b"<!--->"), at):
+        return _past(head, b">", at)
+    if head.startswith(b"<!--", at):
+        end = _COMMENT_END.search(head, at + 4)
+        return end.end() if end else -1
+    if is_foreign and head.startswith(b"<![cdata[", at):
+        return _past(head, b"]]>", at)
+    return _past(head, b">", at) if head.startswith((b"<!", b"</", b"<?"), at) else at + 1
+
+
+def _script_end(head: bytes, at: int) -> int:
+    """Where a script ends. After "<!--", a "<script" needs an end of its own ("script data double escaped state")."""
+    is_escaped = is_double = False
+    while part := _SCRIPT_PART.search(head, at):
+        at = part.end()
+        match part[0]:
+            case b"<!--":
+                at -= 2  # "<!-->" is a comment, too
+                is_escaped = True
+            case b"-->":
+                is_escaped = is_double = False
+            case b"<script":
+                is_double = is_escaped
+            case _ if is_double:
+                is_double = False
+            case _:
+                return part.start()
+    return -1
+
+
+def _start(found: re.Match[bytes] | None) -> int:
+    return found.start() if found else -1
 
 
 # -- the encoding of undeclared text: UTF-8 is recognised by its bytes, a detector guesses the others

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from urllib.parse import quote, unquote_plus
 
 import ada_url
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from shoal.html.decoding import NOT_DECODED, USER_DEFINED
+from shoal.html.encoding import encode
 from shoal.html.xml import XmlNode
 
 # The tags that link to other pages, and the attribute.
@@ -134,10 +134,10 @@ _FOREIGN = re.compile("[^\x00-\x7f]+")
 # Bytes that a query may not hold as they are. Some encodings write characters with bytes of ASCII, which it may.
 _ESCAPED = {byte: f"%{byte:02X}" for byte in (*range(0x21), *b"\"#'<>", *range(0x7F, 0x100))}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KEPT = 70_000  # characters that are remembered for an encoding: all that most of them have
-
-# GB18030 can write everything; pages that are read as it are mostly in GBK, which cannot.
-_WRITTEN_AS = {"gb18030": "gbk"}
+_REFERENCE = "%26%23{}%3B"
+# What the parser of URLs takes out, and at the end of one.
+_LINE_ENDS = str.maketrans("", "", "\t\n\r")
+_BLANKS = "".join(map(chr, range(0x21)))
 
 
 def is_legacy(codec: str) -> bool:
@@ -153,8 +153,11 @@ def in_encoding(link: str, codec: str) -> str:
     if not mark or "#" in head:
         return link
     query, hash_, fragment = rest.partition("#")
-    codec = _WRITTEN_AS.get(codec, codec)
-    query = _FOREIGN.sub(lambda found: _written(found[0], codec), query)
+    if codec == "iso2022_jp":  # how a character is written depends on those before it
+        query = query.translate(_LINE_ENDS)
+        query = _escaped(query if hash_ else query.rstrip(_BLANKS), codec)
+    else:
+        query = _FOREIGN.sub(lambda found: _escaped(found[0], codec), query)
     return f"{head}?{query}{hash_}{fragment}"
 
 
@@ -162,40 +165,11 @@ def in_bytes(text: str, codec: str) -> bytes:
     """A form's text in the page's encoding. What that cannot write becomes a character reference."""
     if not is_legacy(codec):
         return _SURROGATE.sub("\ufffd", text).encode()
-    codec = _WRITTEN_AS.get(codec, codec)
-    euro = b"\x80" if codec == "gbk" else "€".encode(codec, "xmlcharrefreplace")
-    return euro.join(part.encode(codec, "xmlcharrefreplace") for part in text.split("€"))
+    return encode(text, codec)
 
 
-def _written(text: str, codec: str) -> str:
-    return text.translate(_writable(codec)).encode(codec).decode("latin-1").translate(_ESCAPED)
-
-
-@lru_cache(maxsize=64)
-def _writable(codec: str) -> _Writable:
-    return _Writable(codec)
-
-
-class _Writable(dict[int, str]):
-    """What an encoding has for a character: the same, or a reference to it. Found out as they are met."""
-
-    def __init__(self, codec: str) -> None:
-        self._codec = codec
-
-    def __missing__(self, number: int) -> str:
-        if len(self) >= _KEPT:
-            self.clear()
-        self[number] = written = self._write(number)
-        return written
-
-    def _write(self, number: int) -> str:
-        try:
-            chr(number).encode(self._codec)
-        except UnicodeEncodeError:
-            if self._codec == "gbk" and number == 0x20AC:
-                return "%80"  # the euro sign, which Python's table does not have
-            return f"%26%23{number if not 0xD800 <= number <= 0xDFFF else 0xFFFD}%3B"
-        return chr(number)
+def _escaped(text: str, codec: str) -> str:
+    return encode(text, codec, _REFERENCE).decode("latin-1").translate(_ESCAPED)
 
 
 # What <meta name="referrer"> called the policies before they had names.
