@@ -23,7 +23,7 @@ from shoal.errors import SettingsError
 from shoal.events import event
 from shoal.limits import HOST_TABLES
 from shoal.settings import ARGUMENT_VARIABLE, HOST_KEYS, POOL_KEYS, HostSettings, PoolSettings, Settings
-from shoal.settings.typed_text import describe, parse
+from shoal.settings.typed_text import common_bound, describe, parse
 from shoal.text import unreadable_url
 
 DEFAULT_FILE = Path("shoal.toml")
@@ -54,9 +54,11 @@ _ALL = "docs/settings.md lists them all"
 _MOST_TOLD = 100
 _told: set[str] = set()  # unknown variables that were reported
 
-# RFC 9110: a token, and no control characters.
+# RFC 9110: a token, and no control characters. Letters beyond ASCII are sent as UTF-8.
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
+_HEADER_VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f\ud800-\udc7f\udd00-\udfff]*")
+# Settings of a pool that name a header, or begin the names of headers; "" is none.
+_NAMES = frozenset({"header_prefix", "status_header", "url_header", "cost_header"})
 
 Types = Mapping[str, Any]
 
@@ -154,7 +156,7 @@ def _read_toml(path: Path) -> dict[str, object]:
         ) from None
     except UnicodeDecodeError:
         raise SettingsError(f"{path}: is not UTF-8 text; save it as UTF-8") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also of numbers with thousands of digits
         raise SettingsError(f"{path}: is not valid TOML: {error}") from None
 
 
@@ -219,9 +221,6 @@ def _table(given: object, where: str, source: str) -> HostSettings:
     table: dict[str, Any] = {}
     for key, value in given.items():
         table[key] = _checked(_known_of_host(key, where), value, f"{where} {key}", _HOST_TYPES)
-    for name, text in table.get("headers", {}).items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
-            raise SettingsError(f"{where} headers: a name or a value has characters that no header may have")
     return _plain(table, where=source)
 
 
@@ -263,7 +262,7 @@ def _pool(name: object, given: object, source: str) -> list[str] | PoolSettings:
     if isinstance(given, list) and all(isinstance(one, str) for one in given):
         return given
     if isinstance(given, PoolSettings):
-        return given
+        given = msgspec.to_builtins(given)
     if not isinstance(given, dict):
         raise SettingsError(f"{where} must be a list of addresses, or a table: {', '.join(POOL_KEYS)}")
     table: dict[str, Any] = {}
@@ -288,6 +287,7 @@ def _checked(key: str, value: object, source: str, types: Types = _TYPES) -> Any
         raise _refusal(key, value, source, types) from None
     if isinstance(result, float) and not math.isfinite(result):
         raise _refusal(key, value, source, types)
+    _check_headers(key, result, source)
     return result
 
 
@@ -296,11 +296,58 @@ def _refusal(key: str, value: object, source: str, types: Types) -> SettingsErro
     # Only wrong numbers and switches are shown: headers and the like may hold secrets.
     plain = isinstance(info, inspect.IntType | inspect.FloatType | inspect.BoolType | inspect.UnionType)
     what = f"{_short(value)} is not allowed" if plain else "this value is not allowed"
+    most = common_bound(info)
+    if most is not None and any(most < number < math.inf for number in _numbers(value)):
+        return SettingsError(f"{source}: {what}; {key} must be at most {most:,}")
     return SettingsError(f"{source}: {what}; {key} must be {describe(info)}")
 
 
+def _numbers(value: object) -> list[float]:
+    """The number that was given, or those in a list or a table."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    given = value if isinstance(value, list | tuple) else [value]
+    return [one for one in given if isinstance(one, int | float)]
+
+
+def _check_headers(key: str, value: Any, source: str) -> None:
+    """Raises an error if a header cannot be sent. It names the header, never its value. Otherwise the first page would
+    meet it, in every process."""
+    if key == "headers":
+        for name, text in value.items():
+            _check_name(name, source)
+            _check_value(text, source, f"the value of {_short(name)}")
+    elif key == "session_headers":
+        for session, headers in value.items():
+            _check_headers("headers", headers, f"{source}: session {_short(session)}")
+    elif key == "user_agent":
+        _check_value(value, source, "its value")
+    elif key in _NAMES and value:
+        _check_name(value, source)
+
+
+def _check_name(name: str, source: str) -> None:
+    if not _HEADER_NAME.fullmatch(name):
+        shown = _short(name.partition(":")[0])  # behind it may be the value
+        raise SettingsError(
+            f"{source}: {shown} is not the name of a header: one has ASCII letters, digits, - and _"
+        )
+
+
+def _check_value(text: str, source: str, what: str) -> None:
+    if "\n" in text or "\r" in text:
+        raise SettingsError(
+            f"{source}: {what} has a line end, as text read from a file has one; no header may have that"
+        )
+    if not _HEADER_VALUE.fullmatch(text):
+        raise SettingsError(f"{source}: {what} has a control character or half a character; no header may")
+
+
 def _short(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no more than 4,300 digits
+        return "a number with thousands of digits"
     return text if len(text) <= 40 else f"{text[:40]}…"
 
 

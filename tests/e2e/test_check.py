@@ -106,6 +106,10 @@ MISTAKES = [
     ("import os\n", "import os, nothing_there\n", "loads", "",
      "books.py:2: ModuleNotFoundError: No module named 'nothing_there'"),
     ("@dataclass", "@dataclass(", "loads", "", "books.py:9: '(' was never closed"),
+    ("rate=1", "user_agent='x\\ny'", "settings", "books",
+     "spider: user_agent: its value has a line end, as text read from a file has one; no header may have that"),
+    ('"listing")]', '"listing", meta={"n": 2**70})]', "start", "books",
+     "https://books.test/all: its meta cannot be stored: can't serialize ints < -2**63 or > 2**64 - 1"),
 ]  # fmt: skip
 
 

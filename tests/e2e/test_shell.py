@@ -157,6 +157,27 @@ def test_handlers_run_on_the_page(run: Run, site: VisitedSite) -> None:
     assert site.visits() == ["/", "/lamp", "/stock"]
 
 
+def test_a_request_of_a_handler_is_fetched(run: Run, site: VisitedSite, tmp_path: Path) -> None:
+    """With its handler and its meta, as a crawl would give them."""
+    (tmp_path / "shop.py").write_text(
+        "import datetime\nfrom shoal import Spider\n"
+        f"spider = Spider('shop', start='{site.url}/')\n"
+        "@spider.handler\ndef listing(page):\n"
+        "    yield page.follow('lamp', lamp, meta={'day': datetime.date(2031, 5, 30)})\n"
+        "    yield page.follow('http://other.test/')\n"
+        "@spider.handler\ndef lamp(page):\n    yield page.meta\n"
+    )
+    shown = run(
+        "r = listing()\nfetch(r.requests[0])\npage.meta\npage.handler\nlamp().rows\n"
+        "fetch(next(iter(r))).meta\nr.requests[1].verdict",
+        "shop.py",
+    )
+    meta = "{'day': '2031-05-30'}"
+    assert shown == [
+        f"<Page 200 {site.url}/lamp (40 bytes, depth 0)>", meta, "'lamp'", f"[{meta}]", meta, "'refused'",
+    ]  # fmt: skip
+
+
 def test_an_edit_takes_effect(run: Run, site: VisitedSite, tmp_path: Path) -> None:
     edit = "import pathlib; file = pathlib.Path('shop.py')\nfile.write_text(file.read_text().replace('h1', '.up'))"
     shown = run(f"_ = lamp().rows\n{edit}\nreload()\nlamp().rows", "shop.py", f"{site.url}/lamp")

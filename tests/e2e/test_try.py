@@ -168,6 +168,39 @@ def test_a_handler_that_others_lead_to(cli: Cli, site: VisitedSite) -> None:
     assert "'a' and 'b' and 'c' yield no request that 'd' would get; give a URL" in err
 
 
+def test_meta_comes_as_a_crawl_would_give_it(cli: Cli, site: VisitedSite) -> None:
+    """As the store gives it back: a handler that works here must work there."""
+    Path("dated.py").write_text(
+        "import datetime\nfrom shoal import Request, Spider\n"
+        "day, pair = datetime.date(2031, 5, 30), (1, 2)\n"
+        f"spider = Spider('dated', start=[Request('{site.url}/', meta={{'day': day}})], rate=0)\n"
+        "@spider.handler\n"
+        "def a(page):\n"
+        "    page.log.info(repr(page.meta))\n"
+        "    yield page.follow('/lamp/2', 'b', meta={'day': day, 'pair': pair, 'sizes': {38: 'here', None: 0}})\n"
+        "@spider.handler\n"
+        "def b(page):\n    yield {'meta': repr(page.meta)}\n"
+    )
+    meta = "{'day': '2031-05-30', 'pair': [1, 2], 'sizes': {38: 'here', None: 0}}"
+    code, out, _ = cli("try", "dated.py", "--handler", "b", "--json")
+    assert (code, json.loads(out)["rows"]) == (0, [{"item": "b", "row": {"meta": meta}}])
+    code, _, err = cli("try", "dated.py", "--handler", "a")
+    assert (code, "{'day': '2031-05-30'}" in err) == (0, True)
+    code, _, _ = cli("crawl", "dated.py", "-o", "rows.jsonl")
+    assert (code, json.loads(Path("rows.jsonl").read_text())) == (0, {"meta": meta})
+
+
+def test_a_start_that_cannot_be_stored_is_told(cli: Cli, site: VisitedSite) -> None:
+    Path("odd.py").write_text(
+        "from shoal import Request, Spider\n"
+        f"spider = Spider('odd', start=[Request('{site.url}/', meta={{'n': object()}})])\n"
+        "@spider.handler\ndef a(page):\n    yield {}\n"
+    )
+    code, _, err = cli("try", "odd.py")
+    said = "a request cannot be stored: its meta cannot be stored: "
+    assert (code, said in err, err.count("\n"), site.visits()) == (2, True, 1, [])
+
+
 def test_a_schema_rejects_an_item(cli: Cli, site: VisitedSite) -> None:
     code, out, _ = cli("try", "shop.py", f"{site.url}/lamp/2", "--handler", "lamp")
     assert code == 1

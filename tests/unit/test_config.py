@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import inspect, structs
 
 from shoal import config
 from shoal.config import load
 from shoal.errors import SettingsError
 from shoal.limits import HOST_TABLES
-from shoal.settings import HostSettings, Settings
+from shoal.settings import HostSettings, PoolSettings, Settings
+from shoal.settings.typed_text import describe
 
 
 def from_flags(**flags: Any) -> Settings:
@@ -211,6 +213,128 @@ def test_case_36_flags_and_spiders() -> None:
 def test_headers_may_hold_secrets_and_are_not_repeated(text: str) -> None:
     assert "secret" not in message(from_flags, headers=text)
     assert "secret" not in message(from_environ, SHOAL_HEADERS=text)
+
+
+LINE_END = "has a line end, as text read from a file has one; no header may have that"
+CONTROL = "has a control character or half a character; no header may"
+NO_NAME = "is not the name of a header: one has ASCII letters, digits, - and _"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (
+            "headers",
+            {"Authorization": "Bearer hunter2\n"},
+            f"headers: the value of 'Authorization' {LINE_END}",
+        ),
+        ("headers", {"X": "hunter2\rY: 1"}, f"headers: the value of 'X' {LINE_END}"),
+        ("headers", {"X": "hunter2\0"}, f"headers: the value of 'X' {CONTROL}"),
+        ("headers", {"X": "hunter2\ud800"}, f"headers: the value of 'X' {CONTROL}"),
+        ("headers", {"A B": "hunter2"}, f"headers: 'A B' {NO_NAME}"),
+        ("headers", {"": "hunter2"}, f"headers: '' {NO_NAME}"),
+        ("headers", {"Ü": "hunter2"}, f"headers: 'Ü' {NO_NAME}"),
+        ("headers", {"A\n": "hunter2"}, f"headers: 'A\\n' {NO_NAME}"),
+        ("headers", {"Authorization: hunter2": ""}, f"headers: 'Authorization' {NO_NAME}"),
+        ("user_agent", "hunter2\nX: y", f"user_agent: its value {LINE_END}"),
+        ("user_agent", "hunter2\x7f", f"user_agent: its value {CONTROL}"),
+        (
+            "session_headers",
+            {"me": {"Cookie": "hunter2\n"}},
+            f"session_headers: session 'me': the value of 'Cookie' {LINE_END}",
+        ),
+        ("session_headers", {"me": {"A B": "hunter2"}}, f"session_headers: session 'me': 'A B' {NO_NAME}"),
+        (
+            "host",
+            {"a.b": {"headers": {"X": "hunter2\n"}}},
+            f"[host.\"a.b\"] headers: the value of 'X' {LINE_END}",
+        ),
+        ("host", {"a.b": {"headers": {"X Y": "hunter2"}}}, f"[host.\"a.b\"] headers: 'X Y' {NO_NAME}"),
+        (
+            "proxies",
+            {"api": {"headers": {"X-Key": "hunter2\n"}}},
+            f"[proxies.api] headers: the value of 'X-Key' {LINE_END}",
+        ),
+        (
+            "proxies",
+            {"api": PoolSettings(headers={"X-Key": "hunter2\n"})},
+            f"[proxies.api] headers: the value of 'X-Key' {LINE_END}",
+        ),
+        ("proxies", {"api": {"header_prefix": "X "}}, f"[proxies.api] header_prefix: 'X ' {NO_NAME}"),
+        ("proxies", {"api": {"status_header": "é"}}, f"[proxies.api] status_header: 'é' {NO_NAME}"),
+    ],
+)
+def test_a_header_that_cannot_be_sent_is_told_and_its_value_is_not(key: str, value: Any, said: str) -> None:
+    """The first page would meet it otherwise, in every process. The usual one is a token with the line end of its
+    file."""
+    assert message(load, None, {key: value}, {}, {}) == f"spider: {said}"
+    assert message(from_flags, **{key: value}).startswith("flag")
+
+
+def test_headers_that_can_be_sent_are_taken() -> None:
+    headers = {"X-A.b_1~": "Käse €\t\udce9", "Empty": ""}
+    assert load(None, {"headers": headers, "session_headers": {"me": headers}}, {}, {}).headers == headers
+    assert from_flags(user_agent="").user_agent == ""
+    pools = {"api": {"header_prefix": "", "headers": {"X-Key": "${KEY}"}}}
+    assert load(None, {"proxies": pools}, {}, {}).proxies == {
+        "api": PoolSettings(header_prefix="", headers={"X-Key": "${KEY}"})
+    }
+    made = PoolSettings(urls=["http://a:1"], countries={"de": ["http://b:1"]}, cooldown=2.0)
+    assert load(None, {"proxies": {"dc": made}}, {}, {}).proxies == {"dc": made}
+
+
+TYPES = {field.name: inspect.type_info(field.type) for field in structs.fields(Settings)}
+NUMBERS = [
+    name
+    for name, kind in TYPES.items()
+    if "number" in describe(kind)
+    and not isinstance(kind, inspect.DictType)
+    and " at most " not in describe(kind)
+]
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("value", [10**20, 1e308, 10**400, 10**5000], ids=["20", "308", "400", "5000"])
+def test_every_number_has_an_upper_bound(key: str, value: float) -> None:
+    """Otherwise the crawl ends with an OverflowError wherever such a number is first packed or waited for."""
+    said = message(from_flags, **{key: [value] if key == "handle_status" else value})
+    assert said.startswith(f"flag {key}: ")
+    assert len(said) < 200
+
+
+@pytest.mark.parametrize(
+    ("key", "most"),
+    [
+        ("concurrency", "9,007,199,254,740,992"),
+        ("per_host", "9,007,199,254,740,992"),
+        ("depth", "9,007,199,254,740,992"),
+        ("rate", "9,007,199,254,740,992"),
+        ("grace", "3,153,600,000"),
+        ("handler_timeout", "3,153,600,000"),
+        ("keep_days", "36,500"),
+    ],
+)
+def test_the_upper_bound_is_told_and_is_allowed(key: str, most: str) -> None:
+    number = int(most.replace(",", ""))
+    assert message(from_flags, **{key: number + 2}) == (
+        f"flag {key}: {number + 2} is not allowed; {key} must be at most {most}"
+    )
+    assert getattr(from_flags(**{key: number}), key) == number
+
+
+def test_numbers_in_tables_and_lists_have_upper_bounds() -> None:
+    most = "must be at most 9,007,199,254,740,992"
+    assert f"lane_caps {most}" in message(from_flags, lane_caps={"a": 10**20})
+    assert f"handle_status {most}" in message(from_flags, handle_status=[404, 10**20])
+    assert f"lanes {most}" in message(from_flags, lanes={"a": 1e308})
+    assert f"per_host {most}" in message(from_flags, host={"a.b": {"per_host": 10**20}})
+    assert "timeout must be at most 3,153,600,000" in message(from_flags, host={"a.b": {"timeout": 1e10}})
+    assert "cooldown must be at most" in message(from_flags, proxies={"a": PoolSettings(cooldown=1e10)})
+
+
+def test_a_number_with_thousands_of_digits(tmp_path: Path) -> None:
+    assert "is not valid TOML" in message(from_toml, tmp_path, "concurrency = " + "9" * 5_000)
+    assert message(from_flags, concurrency="9" * 5_000).startswith("flag concurrency: '999")
 
 
 def test_long_values_are_cut() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from yarl import URL
 
+from shoal.errors import SettingsError
 from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.failures import InvalidUrlError
 from shoal.fetch.http_request import RequestWriter, cookie_header, split_url
@@ -66,3 +69,18 @@ def test_no_header_is_there_twice(name: str, where: str) -> None:
     assert len(names) == len(set(names))
     assert b"Content-Length: 3" in lines
     assert b"transfer-encoding" not in names
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"headers": {"Authorization": "hunter2\n"}},
+        {"user_agent": "hunter2\nX: y"},
+        {"headers": {"": "hunter2"}},
+    ],
+)
+def test_settings_that_nobody_has_checked(given: dict[str, Any]) -> None:
+    """`load` checks them; a job's may be those that another version has noted."""
+    with pytest.raises(SettingsError, match="is not a valid header") as caught:
+        RequestWriter(Settings(**given))
+    assert "hunter2" not in str(caught.value)

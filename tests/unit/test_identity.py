@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shoal.admit.identity import fingerprint, host_key, origin
+from shoal.admit.identity import fingerprint, host_key, origin, variant
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,9 @@ def test_fingerprint_tells_requests_apart() -> None:
     ]
     assert len(set(different)) == len(different)
     assert all(0 <= one < 2**63 for one in different)
+
+
+def test_a_variant_is_told_by_its_meta() -> None:
+    assert variant(1, "lamp", {"a": 1}) == 0x724F2BC739196CB8, "stored: it must never change"
+    assert variant(1, "lamp", {"sizes": {38: 1, "XL": 2}}) == variant(1, "lamp", {"sizes": {"XL": 2, 38: 1}})
+    assert variant(1, "lamp", {38: 1}) != variant(1, "lamp", {39: 1})

@@ -6,7 +6,7 @@ import msgspec
 
 from shoal.frontier.values import JobSpec
 from shoal.jobs.note import note_of, settings_of, write_note
-from shoal.settings import Settings
+from shoal.settings import LONGEST, LONGEST_DAYS, MOST, Settings
 
 
 def test_the_settings_come_back() -> None:
@@ -21,6 +21,21 @@ def test_secrets_are_not_written_down() -> None:
     note = write_note(b"", Settings(**secrets, proxies={"dc": ["http://me:hunter2@h:1"]}))  # type: ignore[arg-type]
     assert b"hunter2" not in note
     assert settings_of(JobSpec("job", settings=note)) == Settings()
+
+
+def test_numbers_beyond_all_bounds_are_those_of_an_earlier_version() -> None:
+    """The job goes on by its other settings, too."""
+    given = {
+        "handler_timeout": 1e300,
+        "concurrency": 2**63,
+        "keep_days": 1e9,
+        "hosts": ["a.test"],
+        "depth": 2**60,
+    }
+    spec = JobSpec("job", settings=msgspec.msgpack.encode({"settings": given}))
+    assert settings_of(spec) == Settings(
+        handler_timeout=LONGEST, concurrency=MOST, keep_days=LONGEST_DAYS, hosts=["a.test"], depth=MOST
+    )
 
 
 def test_what_another_version_wrote_counts_as_unknown() -> None:

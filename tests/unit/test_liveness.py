@@ -109,6 +109,18 @@ def test_a_hang_is_silence_for_longer_than_a_handler_may_take(liveness: Liveness
     assert not detector.hangs
 
 
+@pytest.mark.parametrize("seconds", [1e17, 1e308, float("inf")])
+async def test_times_without_end(liveness: Liveness, seconds: float) -> None:
+    async def page() -> str:
+        return "done"
+
+    liveness.listen(seconds)
+    liveness.beat(seconds)
+    assert await liveness.on_cpu(7, page(), seconds) == "done"
+    assert liveness.grace > 1e12
+    assert liveness.limit > 1e12
+
+
 def test_who_was_asleep_himself_accuses_nobody(liveness: Liveness) -> None:
     detector = HangDetector(liveness)
     liveness.beat(1.0)

@@ -62,6 +62,8 @@ def test_a_handler_is_given_by_name_or_as_the_function() -> None:
         ({"body": "a=1"}, "Request: its body is a str; give bytes, as in text.encode()"),
         ({"pool": 1}, "Request: its pool is 1 (int); give a text"),
         ({"meta": ["x"]}, "Request: its meta is a list; give a dict"),
+        ({"meta": {"a": 1, 38: "in stock"}}, "Request: its meta has the key 38 (int); give texts (str)"),
+        ({"meta": {None: 1}}, "Request: its meta has the key a NoneType; give texts (str)"),
         ({"dedupe": 0}, "Request: its dedupe is 0 (int); give True or False"),
         ({"anywhere": "yes"}, "Request: its anywhere is a str; give True or False"),
         ({"json": object()}, "Request: its json cannot be written: "),
@@ -84,6 +86,11 @@ def test_a_value_of_another_type_is_told_at_once(fields: dict[str, Any], said: s
         Request(**{"url": "http://a.test/", **fields})
     assert str(told.value).startswith(said)
     assert "secret" not in str(told.value)
+
+
+def test_tables_inside_meta_may_have_any_keys() -> None:
+    meta = {"sizes": {38: "in stock", None: {(1, 2): 0.5}}}
+    assert Request("http://a.test/", meta=meta).meta == meta
 
 
 def test_every_field_is_looked_at() -> None:

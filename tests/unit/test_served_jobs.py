@@ -351,6 +351,32 @@ async def test_until_done_ends_when_every_job_of_its_spiders_is_exhausted(tmp_pa
     assert job.counters.done == 1
 
 
+async def test_settings_that_cannot_be_used_set_a_job_aside_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not the same traceback with every round. Another version may have noted them unchecked."""
+    asked = []
+
+    def refuse(*args: object) -> Answers:
+        asked.append(args)
+        raise ValueError("'X Y' is not a valid header")
+
+    monkeypatch.setattr("shoal.runtime.job_runner.Transports", refuse)
+    frontier = MemoryFrontier()
+    jobs, engine = make(frontier)
+    await frontier.open_job(spec("b1", tmp_path))
+    await frontier.open_job(spec("b2", tmp_path))
+    async with serving(jobs, engine):
+        await until(lambda: len(asked) >= 2 and not jobs._opening)
+        for _ in range(5):
+            await jobs.refresh(engine.holds)
+        assert len(asked) == 2, "each is tried again after a while"
+        assert not jobs.current()
+    said = [record.getMessage() for record in caplog.records if "b1" in record.getMessage()]
+    reason = "its settings cannot be used: ValueError: 'X Y' is not a valid header"
+    assert said == [f"job b1 cannot be served here, tried again in 15 s: {reason}"]
+
+
 async def test_set_aside_answers_that_the_others_can_go_on(tmp_path: Path) -> None:
     frontier = MemoryFrontier()
     jobs, engine = make(frontier)

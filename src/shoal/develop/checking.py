@@ -14,6 +14,7 @@ from sysconfig import get_path
 from types import ModuleType
 
 from shoal.admit.sending import has_scheme
+from shoal.admit.sizes import OversizeError, stored_size
 from shoal.config import load
 from shoal.develop import code_secrets
 from shoal.develop.findings import Finding
@@ -175,6 +176,18 @@ def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:
         request = Request(entry) if isinstance(entry, str) else entry
         if isinstance(request, Source):
             request = request.request()
+        try:
+            stored_size(request)
+        except OversizeError as error:
+            bad += 1
+            yield Finding(
+                "start",
+                "wrong",
+                f"{shown_url(request.url)}: {error}",
+                "a crawl stores requests: make it smaller, or of plain values",
+                spider.name,
+            )
+            continue
         if isinstance(refused := admission.admit(request), Refused):
             bad += 1
             found = f"{refused.url}: refused ({refused.reason}), so a crawl would not fetch it"

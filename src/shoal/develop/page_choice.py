@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from shoal.develop.page_source import Found, find_page
+from shoal.develop.page_source import Found, as_stored, find_page
 from shoal.develop.trying import run_handler
 from shoal.errors import PageMissing, UsageError
 from shoal.model.built_in import is_built_in
@@ -40,7 +40,7 @@ async def page_for(
 
     async def find(target: Request, refresh: bool = refresh) -> Found:
         return await find_page(
-            target,
+            as_stored(target),
             spider=spider,
             settings=settings,
             cache=cache,

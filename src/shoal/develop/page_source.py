@@ -12,22 +12,25 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from shoal.admit import Admission
 from shoal.admit.identity import host_key
 from shoal.admit.sending import has_scheme, typed_url
+from shoal.admit.sizes import OversizeError, stored_size
 from shoal.archive import saved_page
 from shoal.archive.cache import ArchiveCache, CachedAnswer
 from shoal.develop import DEFAULT_CACHE
-from shoal.errors import PageMissing, UrlError, UsageError
+from shoal.errors import PageMissing, SpiderError, UrlError, UsageError
 from shoal.model import Failure, Refused, Response, Task
 from shoal.model.request import Request
 from shoal.policy.outcomes import kind_of
 from shoal.runtime.admission import make_admission
 from shoal.settings import BROWSER, Settings
 from shoal.spider.spider import Spider
+from shoal.text import pack, shown_url
 
 __all__ = ["DEFAULT_CACHE", "Found", "find_page"]
 
@@ -92,6 +95,18 @@ async def find_page(
         )
     typed = [*typed, *(spider.start_urls_known() if spider is not None else ())]
     return await _fetch(target, spider, settings, cache, browser, typed, stays_open)
+
+
+def as_stored(request: Request) -> Request:
+    """The request with its `meta` as a crawl gives it to the handler, once it was in the store: a tuple is a list then,
+    and a date a text. Raises SpiderError if a crawl could not store it."""
+    try:
+        stored_size(request)
+    except OversizeError as error:
+        raise SpiderError(f"a request cannot be stored: {error} (for {shown_url(request.url)})") from None
+    if request.meta is None:
+        return request
+    return replace(request, meta=msgspec.msgpack.decode(pack(request.meta)))
 
 
 def _dealt(spider: Spider | None, url: str) -> str:

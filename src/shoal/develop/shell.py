@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from shoal import __version__
 from shoal.develop.elements import Elements
-from shoal.develop.page_source import Found, find_page
+from shoal.develop.page_source import Found, as_stored, find_page
 from shoal.develop.prompt_loop import PromptLoop
 from shoal.develop.trying import Tried, TriedRequest, run_handler
 from shoal.errors import PageMissing, SpiderError, UrlError, UsageError
@@ -130,9 +130,14 @@ class Shell:
     # -- other pages
 
     def fetch(
-        self, target: str | Request | Node, *, refresh: bool = False, browser: bool | None = None
+        self,
+        target: str | Request | TriedRequest | Node,
+        *,
+        refresh: bool = False,
+        browser: bool | None = None,
     ) -> Any:
-        """Gets a page: a URL, a request, an element with a link, or a saved file. `page` is then that one.
+        """Gets a page: a URL, a request (also one of a handler's `.requests`), an element with a link, or a saved file.
+        `page` is then that one.
 
         It comes from the cache if that has it, unless refresh=True. browser=True opens it in a browser. `await` may be
         written, and need not be."""
@@ -186,10 +191,12 @@ class Shell:
             handler = self.spider.handler_named(handler).name
         return Page(found.task, found.response, handler, found.at, inner=self._inner)
 
-    def _request(self, target: str | Request | Node) -> str | Request:
+    def _request(self, target: str | Request | TriedRequest | Node) -> str | Request:
+        if isinstance(target, TriedRequest):
+            target = replace(target.request, url=target.url, base=None)
         if isinstance(target, Request):
             url = join(target.base or "", target.url) if target.base else target.url
-            return replace(target, url=url or target.url)
+            return as_stored(replace(target, url=url or target.url))
         if isinstance(target, str):
             return (
                 self._absolute(target)

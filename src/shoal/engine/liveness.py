@@ -36,6 +36,7 @@ _LATER = 2.0  # seconds from the interruption of a handler to the end of its pro
 _FEEDING = 2**64 - 1  # stands for a lease while a job's start is read
 
 _FOR_EVER = 2**63
+_LONGEST = 2.0**53  # milliseconds: some 285,000 years
 _CTRL_C = 0.5  # seconds that Ctrl-C takes to reach the parent at most
 
 _LONGEST_STACK = 32_768  # bytes kept of it
@@ -84,7 +85,7 @@ class Liveness:
 
     def listen(self, grace: float) -> None:
         """From now on the process can be told to stop, and then needs up to `grace` seconds."""
-        self._numbers[_GRACE] = int(grace * 1000)
+        self._numbers[_GRACE] = _milliseconds(grace)
         self._numbers[_STATE] = LISTENING
 
     def end(self) -> None:
@@ -103,7 +104,7 @@ class Liveness:
         """The event loop runs. The process hangs if the next beat does not come until a little after a handler would be
         interrupted."""
         self._numbers[_BEAT] += 1
-        self._numbers[_LIMIT] = int((handler_timeout + _LATER) * 1000)
+        self._numbers[_LIMIT] = _milliseconds(handler_timeout + _LATER)
 
     def unwatch(self) -> None:
         self._numbers[_LIMIT] = 0
@@ -115,7 +116,7 @@ class Liveness:
 
     async def on_cpu(self, token: int, page: Coroutine[Any, Any, T], handler_timeout: float) -> T:
         """Runs a page. While one of its steps runs, the record has its lease; while the page waits, it does not."""
-        return await self._steps(token, page, int((handler_timeout + _LATER) * 1000))
+        return await self._steps(token, page, _milliseconds(handler_timeout + _LATER))
 
     async def feeding(self, start: Coroutine[Any, Any, T]) -> T:
         """Reads the start of a job. That is the user's own code, which may block the loop for any time."""
@@ -270,6 +271,11 @@ def waits_for_reader(*files: int) -> bool:
         if not poller.poll(0):
             return True
     return False
+
+
+def _milliseconds(seconds: float) -> int:
+    """What fits into a number of the record."""
+    return int(min(seconds * 1000, _LONGEST))
 
 
 def leave_stacks(file: int) -> None:

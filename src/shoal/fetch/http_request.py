@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from shoal.admit.sending import without_route
+from shoal.errors import SettingsError
 from shoal.fetch.cookie_jar import CookieJar
 from shoal.fetch.failures import InvalidUrlError
 from shoal.fetch.transport import FetchRequest
@@ -86,12 +87,16 @@ class RequestWriter:
     """Writes the requests of one job."""
 
     def __init__(self, settings: Settings) -> None:
+        """Raises SettingsError if a header of the settings is not valid."""
         headers = default_headers(settings)
-        self._defaults = {
-            name.lower(): _line(name, value)
-            for name, value in headers.items()
-            if name.lower() not in _FRAMING
-        }
+        try:
+            self._defaults = {
+                name.lower(): _line(name, value)
+                for name, value in headers.items()
+                if name.lower() not in _FRAMING
+            }
+        except ValueError as error:  # of a job that an earlier version has noted: it was not checked
+            raise SettingsError(f"headers, user_agent: {error}") from None
         self._plain = "".join(self._defaults.values())
         self._cookie = headers.get("Cookie", "")
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+import msgspec.inspect
 from msgspec import Struct
 
 from shoal.frontier.values import JobSpec
@@ -105,7 +106,26 @@ def _named(names: Sequence[str]) -> str:
 def settings_of(spec: JobSpec) -> Settings | None:
     """The settings the job last ran by, without the secret ones; None if they are not known."""
     given = note_of(spec).settings
+    if given is None:
+        return None
     try:
-        return None if given is None else msgspec.convert(given, Settings)
+        return msgspec.convert(given, Settings)
+    except msgspec.ValidationError:
+        pass
+    try:
+        return msgspec.convert(_within_bounds(given), Settings)
     except msgspec.ValidationError:
         return None
+
+
+def _within_bounds(given: Mapping[str, Any]) -> dict[str, Any]:
+    """With smaller numbers in place of those that an earlier version let pass: without them, none of the job's settings
+    would be known."""
+    from shoal.settings.typed_text import common_bound
+
+    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    most = {key: common_bound(msgspec.inspect.type_info(types[key])) for key in given if key in types}
+    return {
+        key: min(value, bound) if isinstance(value, int | float) and (bound := most.get(key)) else value
+        for key, value in given.items()
+    }

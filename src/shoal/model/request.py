@@ -96,6 +96,9 @@ class Request(Struct, frozen=True, omit_defaults=True):
                     raise SpiderError(
                         f"Request: its {name} have {_shown(key)}: {_shown(value)}; give texts (str)"
                     )
+        for key in self.meta or ():
+            if not isinstance(key, str):  # inner tables may have other keys
+                raise SpiderError(f"Request: its meta has the key {_shown(key)}; give texts (str)")
         for name in ("timeout", "max_body"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):

@@ -21,6 +21,7 @@ from shoal.errors import (
     JobHookError,
     OutputTaken,
     SessionKeyError,
+    SettingsError,
     ShoalError,
     SinkError,
     TrustError,
@@ -45,6 +46,7 @@ from shoal.sink.ownership import Owner
 from shoal.spider.schemas import columns_of
 from shoal.spider.served_spiders import ServedSpiders
 from shoal.spider.spider import Spider
+from shoal.text import error_line
 
 if TYPE_CHECKING:
     from shoal.engine.tracing import Tracing
@@ -175,7 +177,7 @@ class ServedJobs:
     async def _open(self, found: Incarnation) -> None:
         spec, runner = found[0], None
         try:
-            runner = self._make_runner(spec)
+            runner = self._checked_runner(spec)
             await runner.open(reconfigure=False)
             await runner.start_hooks(self._hooks)
         except (OutputTaken, TrustError, JobHookError) as error:
@@ -201,6 +203,16 @@ class ServedJobs:
             await report_trouble(self._frontier, name, await with_pages_left(self._frontier, name, error))
         finally:
             del self._opening[name]
+
+    def _checked_runner(self, spec: JobSpec) -> JobRunner:
+        """Raises SettingsError for settings that nobody has checked, such as those that another version has noted.
+        Otherwise the same traceback would come with every round, and the job would run without a reason why it does
+        not get on."""
+        try:
+            return self._make_runner(spec)
+        except (ValueError, OverflowError) as error:
+            log.debug("job %s cannot be opened", spec.name, exc_info=True)
+            raise SettingsError(f"its settings cannot be used: {error_line(error)}") from error
 
     def _make_runner(self, spec: JobSpec) -> JobRunner:
         spider = self._spiders[spec.spider]

@@ -14,10 +14,22 @@ from msgspec import Meta, Struct, field
 from shoal import __version__
 from shoal.text import MASK
 
-PositiveInt = Annotated[int, Meta(ge=1)]
-Count = Annotated[int, Meta(ge=0)]  # 0 lifts the limit
-Seconds = Annotated[float, Meta(ge=0)]
-PositiveSeconds = Annotated[float, Meta(gt=0)]
+# No number and no time is larger: every store and every timer can keep these. Without such bounds, 1e308 seconds or
+# 10**20 pages would end a crawl with an OverflowError wherever one first computes with them.
+MOST = 2**53  # what Lua and JSON still count exactly
+LONGEST_DAYS = 36_500
+LONGEST = LONGEST_DAYS * 86_400  # seconds
+COMMON_BOUNDS = frozenset({MOST, LONGEST, LONGEST_DAYS})
+
+Int = Annotated[int, Meta(ge=-MOST, le=MOST)]
+PositiveInt = Annotated[int, Meta(ge=1, le=MOST)]
+Count = Annotated[int, Meta(ge=0, le=MOST)]  # 0 lifts the limit
+Number = Annotated[float, Meta(ge=0, le=MOST)]
+PositiveNumber = Annotated[float, Meta(gt=0, le=MOST)]
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST)]
+PositiveSeconds = Annotated[float, Meta(gt=0, le=LONGEST)]
+Days = Annotated[float, Meta(ge=0, le=LONGEST_DAYS)]
+PositiveDays = Annotated[float, Meta(gt=0, le=LONGEST_DAYS)]
 Share = Annotated[float, Meta(gt=0, le=1)]
 
 # Names the program and where to read about it, so that a site's owner knows who it is.
@@ -100,7 +112,7 @@ POLICIES = ("rate", "concurrency", "breaker", "timeout", "budget")
 class HostSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
     """Settings for some hosts that replace the general ones of the same names. None: not set."""
 
-    rate: Annotated[float, Meta(ge=0)] | None = None
+    rate: Number | None = None
     per_host: PositiveInt | None = None
     timeout: PositiveSeconds | None = None  # for every request, whatever the host's latency
     headers: dict[str, str] = {}  # besides those that every host gets
@@ -126,8 +138,8 @@ class PoolSettings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     country: str = ""  # that {country} in an address stands for, if a request asks for none
     strategy: PoolStrategy | None = None
     cooldown: PositiveSeconds | None = None
-    cost: Annotated[float, Meta(ge=0)] | None = None  # of a request, in any unit
-    cost_per_gb: Annotated[float, Meta(ge=0)] = 0.0  # … and of 10^9 bytes received
+    cost: Number | None = None  # of a request, in any unit
+    cost_per_gb: Number = 0.0  # … and of 10^9 bytes received
     # -- a service that fetches pages, instead of proxies
     gateway: str = ""  # its address, with {url}, and {country}, {session}, {render} if it wants them
     headers: dict[str, str] = {}  # sent to it
@@ -157,10 +169,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     waiting_per_slot: Count = 32  # pages besides that only wait for a slow server, for each of these
     # Requests in flight per host, in the whole crawl; "auto": as many as the rate needs, from 2 to 16.
     per_host: PositiveInt | Literal["auto"] = "auto"
-    rate: Annotated[float, Meta(ge=0)] = 2.0  # requests per second and host; 0 lifts the limit
+    rate: Number = 2.0  # requests per second and host; 0 lifts the limit
     burst: PositiveInt = 1  # requests a host may get at once after a quiet spell
     # Of all hosts of a registrable domain together, once there are two; 0 lifts the limit.
-    domain_rate: Annotated[float, Meta(ge=0)] | None = None  # requests per second; unset: five times `rate`
+    domain_rate: Number | None = None  # requests per second; unset: five times `rate`
     per_domain: Count | None = (
         None  # requests in flight, in the whole crawl; unset: four times `per_host`, or 8
     )
@@ -170,12 +182,12 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     host: dict[str, HostSettings] = {}  # by host, or by "*.example.com" for all below it
 
     # -- lanes
-    lanes: dict[str, Annotated[float, Meta(gt=0)]] = {}  # weights, besides or instead of the built-in ones
+    lanes: dict[str, PositiveNumber] = {}  # weights, besides or instead of the built-in ones
     lane_caps: dict[str, PositiveInt] = {}  # pages in flight per lane and process
     serve: list[str] = []  # lanes that this process takes tasks from; empty: all
 
     # -- how far
-    depth: Annotated[int, Meta(ge=0)] | None = None  # links followed from a start URL; unset: no limit
+    depth: Count | None = None  # links followed from a start URL; unset: no limit
     max_pages: Count = 0  # pages done in the whole job
     max_pages_per_host: Count = 0  # URLs admitted per host
     max_links: PositiveInt = 10_000  # links taken from one page
@@ -214,7 +226,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     connect_timeout: PositiveSeconds = 10.0
     read_timeout: PositiveSeconds = 20.0  # silence on the socket
     total_timeout: PositiveSeconds = 60.0
-    min_rate: Annotated[float, Meta(ge=0)] = 100.0  # bytes a second, over 5 s; 0 lifts the limit
+    min_rate: Number = 100.0  # bytes a second, over 5 s; 0 lifts the limit
     max_body: PositiveInt = 10 * 1024 * 1024  # decoded bytes
     output: list[str] = []  # where rows go, if no -o is given; see docs/outputs.md
     columns: dict[str, list[str]] = {}  # the first columns of CSV and TSV, by kind of item
@@ -224,7 +236,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     max_file: PositiveInt = 1024 * 1024 * 1024  # bytes of a downloaded file
     file_timeout: PositiveSeconds = 3600.0  # for one request for a file
     max_redirects: Count = 10
-    handle_status: list[int] = []  # error statuses that go to the handler all the same
+    handle_status: list[Int] = []  # error statuses that go to the handler all the same
 
     # -- pages that are visited again and again
     revisit: str = ""  # when: "1h", "auto" or "auto 10m-7d", as often as they change; "": never
@@ -266,24 +278,24 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     min_timeout: PositiveSeconds = 2.0  # a host's own timeout is never shorter
     first_timeout: PositiveSeconds = 20.0  # for a host whose latency is not known
     breaker_failures: PositiveInt = 5  # in a row, and the host is left alone for a while
-    breaker_rate: Annotated[float, Meta(gt=0)] = 0.5  # or this share of its last 20 requests; above 1: never
+    breaker_rate: PositiveNumber = 0.5  # or this share of its last 20 requests; above 1: never
     breaker_cooldown: PositiveSeconds = 5.0  # before one request probes it; doubled by every failed probe
     breaker_cooldown_cap: PositiveSeconds = 300.0
     breaker_probes: PositiveInt = 6  # failed probes in a row before the host is given up
     breaker_give_up: PositiveSeconds = 3600.0  # before a host that was given up may be probed again
-    retry_budget: Annotated[float, Meta(ge=0)] = 0.3  # retries per first attempt
-    retry_budget_floor: Annotated[int, Meta(ge=0)] = 10  # retries that are allowed in any case
+    retry_budget: Number = 0.3  # retries per first attempt
+    retry_budget_floor: Count = 10  # retries that are allowed in any case
 
     # -- backpressure
     backpressure: list[BackpressureRule] = field(default_factory=lambda: list(get_args(BackpressureRule)))
     high_water: PositiveInt = 20_000  # pending tasks above which discovery and feeding pause, until half
     # Share of the store's memory limit above which discovery, feeding and new jobs wait. Halfway from there to the
     # limit nothing is claimed any more: what is in flight finds room for its links.
-    store_high_water: Annotated[float, Meta(gt=0)] = 0.8
+    store_high_water: PositiveNumber = 0.8
     memory_limit: Count = 0  # bytes per process; 0: a process's share of 80 % of the machine or container
-    max_growth: Annotated[float, Meta(gt=0)] = 2.0  # URLs found for every page that is done
+    max_growth: PositiveNumber = 2.0  # URLs found for every page that is done
     max_429_share: Share = 0.05  # of recent fetches
-    max_slowdown: Annotated[float, Meta(gt=1)] = 2.0  # times the usual latency of the same hosts
+    max_slowdown: Annotated[float, Meta(gt=1, le=MOST)] = 2.0  # times the usual latency of the same hosts
     max_retry_share: Share = 0.5  # of recent fetches that must be repeated
     max_sink_lag: PositiveSeconds = 1.0  # that finished pages wait to be stored
     max_backlog: PositiveInt = 256 * 1024**2  # bytes of rows that wait on the disk to be uploaded
@@ -293,15 +305,15 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
     # -- what a store keeps of jobs that have ended; 0 lifts a limit
     keep_jobs: Count = 100  # the latest jobs without dead letters
-    keep_days: Annotated[float, Meta(ge=0)] = 30.0  # … and for how long
+    keep_days: Days = 30.0  # … and for how long
     keep_dead_jobs: Count = 300  # the latest with dead letters
-    keep_dead_days: Annotated[float, Meta(ge=0)] = 90.0
-    keep_letter_days: Annotated[float, Meta(ge=0)] = 90.0  # dead letters of any job
+    keep_dead_days: Days = 90.0
+    keep_letter_days: Days = 90.0  # dead letters of any job
 
     # -- webhooks (docs/webhooks.md)
     webhook: str | list[str] = ""  # addresses that changes are sent to; ${NAME} is a variable
     webhook_secret: str | list[str] = ""  # signs what is sent; several while one replaces another
-    webhook_days: Annotated[float, Meta(gt=0)] = 3.0  # for which a delivery that fails is tried again
+    webhook_days: PositiveDays = 3.0  # for which a delivery that fails is tried again
 
     # -- runs again and again, by `shoal submit`
     every: str = ""  # "30m", "1d"

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from msgspec import inspect
 
-from shoal.settings import HOST_KEYS
+from shoal.settings import COMMON_BOUNDS, HOST_KEYS
 
 TRUE = frozenset({"true", "1", "yes", "on"})
 FALSE = frozenset({"false", "0", "no", "off"})
@@ -137,10 +137,26 @@ def _several(item: inspect.Type) -> str:
 
 
 def _bounds(info: inspect.IntType | inspect.FloatType) -> str:
+    """Without the bounds that all numbers have: nobody meets them, and they would be in every message."""
+    le = None if info.le in COMMON_BOUNDS else info.le
     if info.gt is not None:
-        most = f" and at most {info.le:g}" if info.le is not None else ""
+        most = f" and at most {le:g}" if le is not None else ""
         return f", greater than {info.gt:g}{most}"
-    most = f"at most {info.le:g}" if info.le is not None else ""
+    most = f"at most {le:g}" if le is not None else ""
     if info.ge is None:
         return f", {most}" if most else ""
     return f", at least {info.ge:g}{' and ' if most else ''}{most}"
+
+
+def common_bound(info: inspect.Type) -> int | None:
+    """The bound of a number, or of the numbers in a list or a table, that `describe` leaves out."""
+    match info:
+        case inspect.IntType() | inspect.FloatType():
+            return int(info.le) if info.le is not None and info.le in COMMON_BOUNDS else None
+        case inspect.ListType():
+            return common_bound(info.item_type)
+        case inspect.DictType():
+            return common_bound(info.value_type)
+        case inspect.UnionType():
+            return next((bound for one in info.types if (bound := common_bound(one)) is not None), None)
+    return None

@@ -147,7 +147,22 @@ def pack(value: object) -> bytes:
 
 def pack_sorted(value: object) -> bytes:
     """The same bytes for equal values, whatever the order of their keys."""
-    return _packed(value, _encode_sorted)
+    try:
+        return _packed(value, _encode_sorted)
+    except TypeError:  # msgspec orders keys that are texts only; what cannot be packed at all raises again
+        return _packed(_in_order(value), _encode)
+
+
+def _in_order(value: Any) -> Any:
+    """A value with its keys in the order of their bytes: numbers and texts cannot be compared."""
+    match value:
+        case dict():
+            return {key: _in_order(value[key]) for key in sorted(value, key=pack_sorted)}
+        case list() | tuple():
+            return [_in_order(one) for one in value]
+        case set() | frozenset():
+            return sorted(value, key=pack_sorted)
+    return value
 
 
 def _packed(value: object, encode: Callable[[object], bytes]) -> bytes:
@@ -164,6 +179,8 @@ def writable(value: Any) -> Any:
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         case dict():
             return {writable(key): writable(one) for key, one in value.items()}
-        case list() | tuple():
+        case tuple():  # it may be a key
+            return tuple(writable(one) for one in value)
+        case list():
             return [writable(one) for one in value]
     return value
