@@ -241,6 +241,20 @@ async def test_refused_lines_of_a_file_are_told_with_their_numbers(
     assert len(told) == 20
 
 
+async def test_lines_that_are_not_utf_8_are_told_and_never_fetched_as_another_url(
+    frontier: Watched, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_bytes(b"http://a.test/1\nhttp://a.test/\xe9\nhttp://me:secret@a.test/\xe9\n")
+    await feed(feeder_of(frontier, file))
+    assert (await job_of(frontier)).counters.admitted == 1
+    said = "not UTF-8 (save the file as UTF-8): http://a.test/\\xe9 is not crawled: not a URL"
+    told = [record.message for record in caplog.records]
+    assert told[0] == f"{file}:2: {said}"
+    assert len(told) == 2
+    assert "secret" not in caplog.text
+
+
 async def test_a_line_without_end_is_refused_by_its_number_and_never_in_memory(
     frontier: Watched, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cache, partial, wraps
+from inspect import Parameter, Signature
 from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
+from shoal.admit.sending import sent_url
 from shoal.errors import SettingsError, SpiderError
 from shoal.model.request import Request
 from shoal.spider.spider import Spider, handler_name
@@ -93,7 +99,7 @@ async def test_a_start_file_skips_blanks_and_comments_and_passes_junk_on(tmp_pat
     spider = Spider("s", [file, "https://c.example/"])
     assert await urls_of(spider) == [
         (1, "https://a.example/"),
-        (2, "� junk"),
+        (2, "not UTF-8 (save the file as UTF-8): \\xff junk"),
         (3, "https://b.example/#x"),
         (4, "https://c.example/"),
     ]
@@ -117,8 +123,41 @@ async def test_a_start_file_is_streamed(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "open", watched)
     starts = Spider("s", file).starts()
     assert [(await anext(starts))[0] for _ in range(10)] == list(range(1, 11))
-    assert read_to[0].buffer.raw.tell() < 100_000
+    assert read_to[0].raw.tell() < 100_000
     assert sum([1 async for _ in starts]) == 199_990
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+async def test_a_start_file_in_an_encoding_that_it_names(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "urls.txt"
+    mark = "\ufeff" if encoding in ("utf-16-le", "utf-16-be") else ""
+    file.write_bytes(f"{mark}https://a.example/é\r\nhttps://a.example/2\r\n".encode(encoding))
+    assert await urls_of(Spider("s", file)) == [(1, "https://a.example/é"), (2, "https://a.example/2")]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (b"https://a.example/\xe9", r"https://a.example/\xe9"),
+        (b"https://a.example/\xed\xa0\x80", r"https://a.example/\xed\xa0\x80"),
+        (b"\xff\xfe" + "https://a.example/".encode("utf-16-le") + b"\x00\xd8a\x00", "https://a.example/"),
+        (b"\xfe\xff" + "https://a.example/".encode("utf-16-be") + b"\x00", r"https://a.example/\x00"),
+    ],
+)
+async def test_a_line_that_is_not_text_is_no_url(tmp_path: Path, written: bytes, shown: str) -> None:
+    file = tmp_path / "urls.txt"
+    file.write_bytes(written)
+    [(_, url)] = await urls_of(Spider("s", file))
+    assert url.startswith(f"not UTF-8 (save the file as UTF-8): {shown}")
+    assert sent_url(url) is None
+    url.encode()
+
+
+async def test_of_a_line_with_tabs_the_first_column_is_the_url(tmp_path: Path) -> None:
+    file = tmp_path / "urls.txt"
+    json = '{"url":\t"https://a.example/9"}'
+    file.write_text(f"https://a.example/7\thello\nhello \thttps://a.example/8\n\t\n{json}\n")
+    assert [url for _, url in await urls_of(Spider("s", file))] == ["https://a.example/7", "hello", json]
 
 
 async def test_a_missing_start_file_is_one_clear_line(tmp_path: Path) -> None:
@@ -193,3 +232,138 @@ def test_a_handlers_priority_is_one_that_can_be_stored(priority: int) -> None:
         SpiderError, match="handler 'page': its priority must be a whole number, 2,147,483,647"
     ):
         Spider("s").add_handler(lambda page: None, name="page", priority=priority)
+
+
+class Shop:
+    def parse(self, page: object) -> None: ...
+
+    def __call__(self, page: object) -> None: ...
+
+    @staticmethod
+    def plain(page: object) -> None: ...
+
+    @classmethod
+    def of_the_class(cls, page: object) -> None: ...
+
+
+class Pages:
+    """A class whose objects are iterable may be a handler."""
+
+    def __init__(self, page: object) -> None: ...
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(())
+
+
+@dataclass
+class Book:
+    page: object
+
+
+async def waits(page: object) -> None: ...
+
+
+async def gives(page: object) -> AsyncIterator[object]:
+    yield {}
+
+
+def with_more(
+    page: object, database: object = None, *rest: object, limit: int = 3, **others: object
+) -> None: ...
+
+
+def two(shop: object, page: object) -> None: ...
+
+
+def injected(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As a decorator that gives its function another argument."""
+
+    @wraps(function)
+    def call(page: object) -> object:
+        return function(page, "database")
+
+    return call
+
+
+def of_another_signature(page: object) -> None: ...
+
+
+ONE = [Parameter("self", Parameter.POSITIONAL_ONLY), Parameter("page", Parameter.POSITIONAL_ONLY)]
+of_another_signature.__signature__ = Signature(ONE)  # type: ignore[attr-defined]  # it says so, and takes one
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(Shop().parse, Shop(), Shop.plain, Shop.of_the_class, Pages, Book, dict, len, print),
+        *(
+            waits,
+            gives,
+            with_more,
+            partial(two, "shop"),
+            partial(waits),
+            lambda page: None,
+            lambda *given: None,
+        ),
+        *(injected(two), of_another_signature, MagicMock(), cache(len)),
+    ],
+)
+def test_whatever_can_be_called_with_a_page_is_a_handler(function: Callable[..., Any]) -> None:
+    assert Spider("s").add_handler(function, name="h").function is function
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        (
+            "def parse(self, response): ...",
+            "cannot be called with (page): missing a required argument: 'response'; write def parse(page)",
+        ),
+        (
+            "async def parse(page, response): yield {}",
+            "cannot be called with (page): missing a required argument: 'response'; write async def parse(page)",
+        ),
+        (
+            "def parse(): ...",
+            "cannot be called with (page): too many positional arguments; write def parse(page)",
+        ),
+        (
+            "def parse(page, *, response): ...",
+            "cannot be called with (page): missing a required argument: 'response'; write def parse(page)",
+        ),
+        ("class parse: ...", "is a class; write def parse(page)"),
+        ("class parse:\n def __init__(self, page): ...", "is a class; write def parse(page)"),
+        ("class Shop:\n def __call__(self): ...\nparse = Shop()", "cannot be called with (page): too many"),
+        (
+            "class Shop:\n def parse(self): ...\nparse = Shop().parse",
+            "cannot be called with (page): too many",
+        ),
+    ],
+)
+def test_a_handler_that_cannot_be_called_with_a_page_is_refused_at_once(code: str, says: str) -> None:
+    made: dict[str, Any] = {}
+    exec(code, made)
+    with pytest.raises(SpiderError) as refused:
+        Spider("s").handler(name="parse")(made["parse"])
+    assert str(refused.value).startswith(f"spider 's': handler 'parse' {says}")
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"key": 5}, "handler 'h': its key has 5; give the name of a field, or a list of names"),
+        ({"key": ["a", 1]}, "handler 'h': its key has 1; give the name of a field, or a list of names"),
+        ({"files": 5}, "handler 'h': its files has 5; give the name of a field, or a list of names"),
+        ({"lane": 5}, "handler 'h': its lane is 5; give a text (str)"),
+        ({"revisit": 5}, "handler 'h': its revisit is 5; give a text (str)"),
+        ({"name": 5}, "handler 5: its name is 5; give a text (str)"),
+        ({"kye": "a"}, "a handler has no option 'kye'; did you mean key=?"),
+        ({"foo": 1}, "a handler has no option 'foo'; there are name, key, lane, "),
+    ],
+)
+def test_wrong_options_of_a_handler_are_told_in_words(options: dict[str, Any], says: str) -> None:
+    def h(page: object) -> None: ...
+
+    with pytest.raises(SpiderError) as refused:
+        Spider("s").handler(**options)(h)
+    assert str(refused.value).startswith(f"spider 's': {says}")

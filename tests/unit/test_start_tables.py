@@ -149,3 +149,36 @@ async def test_what_cannot_be_read_is_told_in_one_line(
         await rows(make(tmp_path))
     assert "s3cret" not in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+async def test_a_table_that_says_that_it_is_utf_16(tmp_path: Path) -> None:
+    text = f"url,name\n{A},Käse\n"
+    assert await rows(Table(written(tmp_path / "p.csv", text.encode("utf-16")))) == [(A, {"name": "Käse"})]
+    packed = gzip.compress(text.encode("utf-16"))
+    assert await rows(Table(written(tmp_path / "p.csv.gz", packed))) == [(A, {"name": "Käse"})]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.csv", f"url,name\n{A},Käse\n{A}/ä,x\n{B},ok\n"),
+        ("p.jsonl", f'{{"url":"{A}","name":["Käse"]}}\n{{"url":"{A}/ä"}}\n{{"url":"{B}","name":"ok"}}\n'),
+    ],
+)
+async def test_a_row_that_is_not_utf_8_is_no_url_and_the_others_are_read(
+    name: str, text: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path / name, text.encode("latin-1"))
+    said = "not UTF-8 (save the file as UTF-8): "
+    assert await rows(Table(path)) == [
+        (f"{said}{A}", None),
+        (f"{said}{A}/\\xe4", None),
+        (B, {"name": "ok"}),
+    ]
+    used = [url for url, _ in await rows(Table(path, columns=[]))]
+    assert used == [A, f"{said}{A}/\\xe4", B], "a column that nobody reads may be anything"
+
+
+async def test_names_of_columns_that_are_not_utf_8_are_told(tmp_path: Path) -> None:
+    with pytest.raises(SpiderError, match=r"p\.csv:1: the names of the columns are not UTF-8 \(save"):
+        await rows(Table(written(tmp_path / "p.csv", f"url,größe\n{A},1\n".encode("latin-1"))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
@@ -41,14 +42,23 @@ from shoal.spider.hooks import NO_HOOKS
 from shoal.spider.inner import FetchFailed, fetch_failed_in
 from shoal.spider.page import Page
 from shoal.spider.rendering import TabLost
-from shoal.spider.spider import Handler, Spider, place_of_code, place_of_error, users_traceback
+from shoal.spider.spider import (
+    Handler,
+    Spider,
+    place_of_code,
+    place_of_error,
+    place_of_users,
+    users_error,
+    users_traceback,
+)
 from shoal.text import error_line, one_line, shown_url
 
 if TYPE_CHECKING:
     from shoal.hosts.cache import HostView
 
 _SHOWN = 300  # characters of a URL in a detail
-_TOLD = 100  # tracebacks that are logged
+_TOLD = 100  # tracebacks, and faults of pages that are junk, that are logged
+_VARIES = re.compile(r"https?:\S+|\d[\d,.]*")  # what differs from page to page
 
 
 class LinkAdmission(Protocol):
@@ -98,6 +108,7 @@ class Handling:
         self._directives = RobotsDirectives(settings)
         self._counted: set[str] = set()  # names
         self._told: set[str] = set()  # where errors were raised whose tracebacks were logged
+        self._faults: set[str] = set()  # what was told of handlers whose pages are junk
         self._items = ItemWriter(
             self.hooks, clock, MetaWriter(fields_of(settings, archive=bool(settings.archive)))
         )
@@ -185,8 +196,7 @@ class Handling:
         except HandlerTimeout as error:
             return self._bury(lease, response, "handler_timeout", str(error))
         except (JunkError, SpiderError) as error:
-            where = place_of_error(error)  # a SpiderError is raised by what the handler calls
-            return self._bury(lease, response, "junk", f"{where}: {error}" if where else str(error))
+            return self._junk(lease, response, handler, error)
         except (handlers.Retry, handlers.Drop, HookFailed) as said:
             return self._said(lease, response, said, page._counts)
         except TabLost as error:
@@ -254,7 +264,7 @@ class Handling:
         except (StoreError, SinkError):
             raise
         except (JunkError, SpiderError) as error:
-            return self._bury(lease, None, "junk", str(error))
+            return self._junk(lease, None, handler, error)
         except (handlers.Retry, handlers.Drop, HookFailed) as said:
             return self._said(lease, None, said, page._counts)
         except Exception as error:
@@ -300,9 +310,44 @@ class Handling:
             where=where,
         )
 
+    def _junk(
+        self, lease: Lease, response: Response | None, handler: Handler, error: JunkError | SpiderError
+    ) -> Settlement:
+        """The handler yielded what cannot be used, or called a part of Shoal in a way that is not possible."""
+        said = str(error)
+        self._tell_junk(lease.task, handler, error, said)
+        if where := place_of_error(error):  # a SpiderError is raised by what the handler calls
+            return self._bury(lease, response, "junk", f"{where}: {said}", traceback.format_exc())
+        where = error.where if isinstance(error, JunkError) else ""
+        return self._bury(lease, response, "junk", f"{said} ({where})" if where else said)
+
+    def _tell_junk(self, task: Task, handler: Handler, error: Exception, said: str) -> None:
+        """The first time that a handler does so at a line. Mostly all of its pages have the same fault."""
+        where = place_of_error(error)
+        # Without a line of the handler, what is said tells one fault from another, but for the page and its numbers.
+        sort = f"{handler.name} {where}" if where else f"{handler.name} {_VARIES.sub('', said)}"
+        if sort in self._faults or len(self._faults) >= _TOLD:
+            return
+        self._faults.add(sort)
+        where = where or getattr(error, "where", "") or place_of_users(handler.function)
+        begin = f"handler {handler.name!r} "
+        text = f"it {said.removeprefix(begin)}" if said.startswith(begin) else said
+        event(
+            "handler_failed",
+            f"{begin}failed on {shown_url(task.url)[:_SHOWN]}{f' ({where})' if where else ''}: {text}; "
+            "further pages that die of this are not told",
+            exc_info=self._first_trace(f"{handler.name} {where} {type(error).__name__}", error),
+            job=task.job,
+            url=task.url,
+            handler=handler.name,
+            error=one_line(said),
+            where=where,
+        )
+
     def _first_trace(self, place: str, error: BaseException) -> ExcInfo | Literal[False]:
         """The user's part of the traceback, the first time that there is an error at that place. The whole is in the
         dead letter."""
+        error = users_error(error)
         trace = users_traceback(error)
         if trace is None or place in self._told or len(self._told) >= _TOLD:
             return False
@@ -321,6 +366,9 @@ class Handling:
     def _without_inner(self, lease: Lease, response: Response, failed: FetchFailed) -> Settlement:
         """A request inside the handler failed, and the handler has not caught that."""
         task, settings = lease.task, self._settings
+        if failed.kind == "invalid_request":  # a fault of the spider, as junk is
+            handler = self._spider.handler_named(task.handler)
+            self._tell_junk(task, handler, failed, f"invalid_request: {failed}")
         failure = self._failure(task, failed.kind, f"asked for by its handler: {failed}")
         snapshot = snapshot_of(failed.page.response if failed.page is not None else response, settings)
         if rule_for(failed.kind).action != "retry":

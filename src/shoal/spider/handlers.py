@@ -19,6 +19,7 @@ from shoal.model.request import PageLinks, Request
 from shoal.spider import debugging
 from shoal.spider.attached import is_attached
 from shoal.spider.inner import Unawaited
+from shoal.spider.spider import place_of_users
 
 if TYPE_CHECKING:
     from shoal.spider.page import Page
@@ -40,8 +41,12 @@ class Retry(Exception):
 
     def __init__(self, reason: str = "", *, after: float | None = None) -> None:
         super().__init__(reason)
-        if after is not None and not 0 <= after < float("inf"):
-            raise SpiderError(f"Retry: after is {after!r}; give seconds")
+        try:
+            is_time = after is None or 0 <= after < inf
+        except TypeError:
+            is_time = False
+        if not is_time:
+            raise SpiderError(f"Retry: after is {after!r}; give seconds, as a number")
         self.after = after
 
 
@@ -53,7 +58,14 @@ class Drop(Exception):
 
 
 class JunkError(Exception):
-    """A handler yielded something that is neither an item nor a request, or an item that cannot be written."""
+    """A handler yielded something that is neither an item nor a request, or an item that cannot be written.
+
+    `where`: the line that yielded it, such as "books.py:12", if it is known.
+    """
+
+    def __init__(self, said: str, where: str = "") -> None:
+        super().__init__(said)
+        self.where = where
 
 
 class HandlerTimeout(Exception):
@@ -225,7 +237,7 @@ async def _drain(name: str, produced: AsyncIterable[object], timer: HandlerTimer
     try:
         async for value in iterator:
             count += 1
-            _sort(name, value, into)
+            _sort(name, value, into, iterator)
             if count > YIELDED or timer.is_over():
                 raise _endless(name, count)
     finally:
@@ -245,7 +257,7 @@ def _collect_plain(
     if type(produced) is list:
         values: Iterable[Any] = produced
     elif is_item(produced) or not isinstance(produced, Iterable) or isinstance(produced, str | bytes):
-        _sort(name, produced, into)
+        _sort(name, produced, into, None)
         return into
     else:
         values = produced
@@ -259,7 +271,7 @@ def _collect_plain(
         elif kind is dict:
             add_item(value)
         else:
-            _sort(name, value, into)
+            _sort(name, value, into, produced)
             add_request = into.add_request
         if count > YIELDED or ((runs or count == 1) and _is_late(deadline, monotonic, paused)):
             raise _endless(name, count)
@@ -285,7 +297,8 @@ def is_item(value: object) -> bool:
     return is_dataclass(kind) or hasattr(kind, "__attrs_attrs__") or hasattr(kind, "__pydantic_serializer__")
 
 
-def _sort(name: str, value: object, into: Yielded) -> None:
+def _sort(name: str, value: object, into: Yielded, produced: object) -> None:
+    """`produced`: what the handler returned, such as a generator, which stands at the line that yielded the value."""
     if isinstance(value, Request):
         into.add_request(value)
     elif isinstance(value, PageLinks):
@@ -298,7 +311,17 @@ def _sort(name: str, value: object, into: Yielded) -> None:
         raise JunkError(
             f"handler {name!r} yielded a {type(value).__name__}; "
             "yield a dict, a dataclass, an attrs class, a msgspec Struct, a pydantic model or page.follow(...)"
+            + _hint(value),
+            place_of_users(produced),
         )
+
+
+def _hint(value: object) -> str:
+    if value is None:
+        return "; where there is nothing to yield, yield nothing"
+    if isinstance(value, list | tuple | set | frozenset | Iterator):
+        return "; yield from gives several values one by one"
+    return ""
 
 
 def _endless(name: str, count: int) -> Exception:

@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from inspect import signature
-from types import MappingProxyType
+from functools import partial
+from inspect import isasyncgenfunction, isclass, iscoroutinefunction, signature
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType
 from typing import Any, Literal, TypeAlias, TypedDict, TypeVar, Unpack, get_args, overload
 
 from msgspec import Struct
@@ -61,16 +62,58 @@ class Hook(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """One that cannot be called is told before the crawl, and not for each page."""
-        given = GIVEN[self.kind]
-        try:
-            signature(self.function).bind(*given)
-        except TypeError as error:
-            raise SpiderError(
-                f"{self} cannot be called with ({', '.join(given)}): {error}; write def {self.name.rpartition('.')[2]}"
-                f"({', '.join(given)})"
-            ) from None
-        except ValueError:
-            pass  # it does not say what it takes
+        if problem := problem_of_call(self.function, self.name.rpartition(".")[2], GIVEN[self.kind]):
+            raise SpiderError(f"{self} {problem}")
+
+
+# -- whether a function can be called
+
+
+def problem_of_call(function: Function, name: str, given: Sequence[str]) -> str:
+    """Why a function cannot be called with these arguments, and what to write; "" if it can, or does not say."""
+    try:
+        signature(_called(function), follow_wrapped=False).bind(*given)
+    except TypeError as error:
+        begin = "async def" if iscoroutinefunction(function) or isasyncgenfunction(function) else "def"
+        taken = ", ".join(given)
+        return f"cannot be called with ({taken}): {error}; write {begin} {name}({taken})"
+    except ValueError:
+        pass
+    return ""
+
+
+def problem_of_handler(function: Function, name: str) -> str:
+    """The same for a handler. A class is one only if its objects are something that a handler may return."""
+    if isclass(function) and not _makes_answers(function):
+        return f"is a class; write def {name}(page)"
+    return problem_of_call(function, name, ("page",))
+
+
+def _called(function: Function) -> Function:
+    """What says truly which arguments the function takes. A decorator may give its function the signature of the one
+    that it wraps, and call that with more."""
+    if type(function) is MethodType:
+        return MethodType(_called(function.__func__), function.__self__)
+    if type(function) is FunctionType:
+        code, closure = function.__code__, function.__closure__
+        bare = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)
+        bare.__kwdefaults__ = function.__kwdefaults__
+        return bare
+    if type(function) in (partial, BuiltinFunctionType) or isclass(function):
+        return function
+    call = getattr(type(function), "__call__", None)  # noqa: B004  # of an object, whatever that says of itself
+    return MethodType(call, function) if type(call) is FunctionType else _anything
+
+
+def _anything(*given: object) -> None: ...
+
+
+def _makes_answers(made: type) -> bool:
+    """Whether an object of the class may be an item or a request, or gives some."""
+    if type(made) is not type or any("__new__" in vars(base) for base in made.__mro__[:-1]):
+        return True  # it may make anything
+    gives = ("__iter__", "__aiter__", "__await__", "__attrs_attrs__", "__dataclass_fields__")
+    return any(hasattr(made, name) for name in gives)
 
 
 class Hooks:

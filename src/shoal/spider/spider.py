@@ -41,12 +41,12 @@ from shoal.model.built_in import BUILT_IN, is_built_in
 from shoal.model.pace import read_pace
 from shoal.model.request import HANDLER_NAME, Request, is_storable, name_of_handler
 from shoal.settings import Settings
-from shoal.spider.hooks import HookDecorators, objects_among
+from shoal.spider.hooks import HookDecorators, objects_among, problem_of_handler
 from shoal.spider.login import Accounts, Login, make_login
 from shoal.spider.redefining import is_redefined
 from shoal.spider.schemas import Schema, schemas_of
 from shoal.spider.start_sources import Source, check_apart
-from shoal.spider.start_tables import Table
+from shoal.spider.start_tables import Table, as_text, is_marked, unreadable, without_marks
 from shoal.spider.state import State
 from shoal.text import error_line
 
@@ -100,8 +100,8 @@ class Spider(HookDecorators):
     """A spider: where to start, handlers that turn pages into items and requests, hooks, and settings of its own.
 
     `name` names its jobs. `start` is a URL, a list of URLs or requests, a `pathlib.Path` to a file with one URL a
-    line, a `Sitemap`, `Feed` or `Table`, or a function that returns or yields them. `settings` are those of
-    docs/settings.md; the command line and the environment win over them.
+    line (UTF-8; what follows a tab is left out), a `Sitemap`, `Feed` or `Table`, or a function that returns or
+    yields them. `settings` are those of docs/settings.md; the command line and the environment win over them.
     """
 
     __slots__ = (
@@ -163,6 +163,16 @@ class Spider(HookDecorators):
         It is used bare, as `@spider.handler`, or with the options of `add_handler`: `@spider.handler(key="upc")`.
         """
 
+        for option in options:
+            if option not in HandlerOptions.__annotations__:
+                near = difflib.get_close_matches(option, HandlerOptions.__annotations__, 1)
+                hint = (
+                    f"did you mean {near[0]}=?"
+                    if near
+                    else f"there are {', '.join(HandlerOptions.__annotations__)}"
+                )
+                raise SpiderError(f"spider {self.name!r}: a handler has no option {option!r}; {hint}")
+
         def register(function: Function) -> Function:
             self.add_handler(function, **options)
             return function
@@ -202,6 +212,17 @@ class Spider(HookDecorators):
         name = name or getattr(function, "__name__", "")
         if not name:
             raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
+        _check_texts(
+            f"{where}: handler {name!r}",
+            {
+                "name": name,
+                "lane": lane,
+                "pool": pool or "",
+                "country": country or "",
+                "wait_for": wait_for or "",
+                "revisit": revisit,
+            },
+        )
         if is_built_in(name):
             raise SpiderError(
                 f"{where}: {name!r}: names that begin with {BUILT_IN} are taken; give another name=…"
@@ -212,7 +233,9 @@ class Spider(HookDecorators):
             raise SpiderError(
                 f"{where}: handler {name!r}: its priority must be a whole number, {REQUEST_NUMBER:,} at most"
             )
-        keys = (key,) if isinstance(key, str) else tuple(key) if key else None
+        if problem := problem_of_handler(function, name):
+            raise SpiderError(f"{where}: handler {name!r} {problem}")
+        keys = _names(f"{where}: handler {name!r}", "key", key) or None
         try:
             schemas = () if isinstance(item, str) else schemas_of(item)
         except SpiderError as error:
@@ -223,10 +246,10 @@ class Spider(HookDecorators):
                 f"{where}: handler {name!r}: items of the kind {CHANGES!r} are those that tell what has changed on "
                 "pages; give yours another name with item='…'"
             )
-        fields = (files,) if isinstance(files, str) else tuple(files)
+        fields = _names(f"{where}: handler {name!r}", "files", files)
         try:
             read_pace(revisit, 1.0, 1.0)
-        except (ValueError, AttributeError) as error:
+        except ValueError as error:
             raise SpiderError(f"{where}: handler {name!r}: its revisit cannot be used: {error}") from None
         handler = Handler(
             name, function, keys, lane, priority, kind, pool, country, wait_for, schemas, fields, revisit
@@ -415,10 +438,29 @@ def handler_name(handler: Function | Handler | str) -> str:
     return name_of_handler(handler)
 
 
+def _check_texts(where: str, options: dict[str, object]) -> None:
+    for option, value in options.items():
+        if not isinstance(value, str):
+            raise SpiderError(f"{where}: its {option} is {value!r}; give a text (str)")
+
+
+def _names(where: str, option: str, given: object) -> tuple[str, ...]:
+    """The names of fields in an option of a handler: one, or several."""
+    if isinstance(given, str):
+        return (given,)
+    names = tuple(given) if isinstance(given, Iterable) else (given,) if given else ()
+    for name in names:
+        if not isinstance(name, str):
+            raise SpiderError(
+                f"{where}: its {option} has {name!r}; give the name of a field, or a list of names"
+            )
+    return names
+
+
 def _remember_name(function: Function, name: str) -> None:
     try:
         setattr(getattr(function, "__func__", function), HANDLER_NAME, name)
-    except AttributeError:  # an object without attributes: it can be followed by name only
+    except (AttributeError, TypeError):  # it takes no attributes: it can be followed by name only
         pass
 
 
@@ -440,11 +482,21 @@ def _expand(entries: Iterable[object], at: StartPlace) -> Iterator[object]:
 
 
 def _url_in(line: str, at: StartPlace) -> str:
-    """The URL in a line; "" if it is blank or a comment. Concatenated files may have byte-order marks in the middle."""
+    """The URL in a line; "" if it is blank or a comment. Concatenated files may have byte-order marks in the middle.
+
+    Of a line with tabs, which somebody copied out of a spreadsheet, the first column counts: a URL has no tab in it,
+    and browsers, which leave tabs out, would make one word of the URL and its neighbour. Lines of JSON may have tabs.
+    """
     at.line += 1
     at.cut = len(line) > START_LINE
     url = line.removeprefix("\ufeff").strip()
-    return "" if url.startswith("#") else url[:URL_SHOWN] if at.cut else listed_url(url)
+    if url.startswith("#"):
+        return ""
+    if at.cut:
+        return without_marks(url[:URL_SHOWN])
+    if is_marked(url):
+        return unreadable(url)
+    return listed_url(url if url.startswith("{") else url.partition("\t")[0].rstrip())
 
 
 async def _urls_in(lines: AsyncIterable[str], at: StartPlace) -> AsyncGenerator[str, None]:
@@ -457,7 +509,7 @@ async def _urls_in(lines: AsyncIterable[str], at: StartPlace) -> AsyncGenerator[
 
 def _lines(path: Path, at: StartPlace) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with path.open("rb") as opened, as_text(opened) as file:
             at.file, at.line = path, 0
             for line in bounded_lines(file):
                 if url := _url_in(line, at):
@@ -491,7 +543,7 @@ async def lines_of_stdin() -> AsyncGenerator[str, None]:
     room = Semaphore(_LINES_AHEAD)
 
     def read() -> None:
-        with open(os.dup(0), encoding="utf-8-sig", errors="replace") as stream:
+        with open(os.dup(0), "rb") as opened, as_text(opened) as stream:
             for line in chain(bounded_lines(stream), [""]):
                 room.acquire()
                 try:
@@ -510,6 +562,7 @@ async def lines_of_stdin() -> AsyncGenerator[str, None]:
 
 _OWN = str(Path(__file__).parents[1]) + os.sep
 _PYTHON = str(Path(os.__file__).parent) + os.sep
+_CAUSES = 20  # errors of a chain that are looked at
 _PROMPTS = ("<ipython-input-", "<python-input-", "<stdin>")
 
 
@@ -520,9 +573,23 @@ def check_spider(value: object) -> None:
         raise UsageError(f"a spider is needed, and this is a {type(value).__name__}{called}")
 
 
+def users_error(error: BaseException) -> BaseException:
+    """The error, or the cause of it that was raised in the user's own code: a StopIteration that leaves a handler
+    becomes a RuntimeError, whose traceback has no line of the handler."""
+    found: BaseException | None = error
+    for _ in range(_CAUSES):
+        if found is None:
+            break
+        if _users_part(found.__traceback__) is not None:
+            return found
+        found = found.__cause__
+    return error
+
+
 def place_of_error(error: BaseException, where: str = "") -> str:
-    """The last line of the user's own code in the traceback, if possible in the file `where`."""
-    frames = traceback.extract_tb(error.__traceback__)
+    """The last line of the user's own code in the traceback, or else in that of a cause; if possible in the file
+    `where`."""
+    frames = traceback.extract_tb(users_error(error).__traceback__)
     users = [f for f in frames if _is_users(f.filename)]
     users = [f for f in users if f.filename == where] or users
     return f"{shown(users[-1].filename)}:{users[-1].lineno}" if users else where
@@ -530,7 +597,10 @@ def place_of_error(error: BaseException, where: str = "") -> str:
 
 def users_traceback(error: BaseException) -> TracebackType | None:
     """The traceback from the first line of the user's own code on: without the part of Shoal that called it."""
-    trace = error.__traceback__
+    return _users_part(error.__traceback__)
+
+
+def _users_part(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and not _is_users(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
@@ -549,19 +619,27 @@ def _in_python(path: str) -> bool:
 
 def place_of_code(value: object) -> str:
     """Where a generator or coroutine is now, or where a function begins; "" if that is not known."""
-    frame: FrameType | None = None
-    code: CodeType | None = None
-    if isinstance(value, GeneratorType):
-        frame, code = value.gi_frame, value.gi_code
-    elif isinstance(value, AsyncGeneratorType):
-        frame, code = value.ag_frame, value.ag_code
-    elif isinstance(value, CoroutineType):
-        frame, code = value.cr_frame, value.cr_code
-    else:
-        code = getattr(getattr(value, "__func__", value), "__code__", None)
-    if not isinstance(code, CodeType):
+    frame, code = _code_of(value)
+    if code is None:
         return ""
     return f"{shown(code.co_filename)}:{frame.f_lineno if frame else code.co_firstlineno}"
+
+
+def _code_of(value: object) -> tuple[FrameType | None, CodeType | None]:
+    if isinstance(value, GeneratorType):
+        return value.gi_frame, value.gi_code
+    if isinstance(value, AsyncGeneratorType):
+        return value.ag_frame, value.ag_code
+    if isinstance(value, CoroutineType):
+        return value.cr_frame, value.cr_code
+    code = getattr(getattr(value, "__func__", value), "__code__", None)
+    return None, code if isinstance(code, CodeType) else None
+
+
+def place_of_users(value: object) -> str:
+    """As `place_of_code`, and "" for what is not the user's own code: the handlers of a TOML file and of sitemaps."""
+    _, code = _code_of(value)
+    return place_of_code(value) if code is not None and _is_users(code.co_filename) else ""
 
 
 def shown(path: str) -> str:

@@ -9,13 +9,17 @@ another order each time, so a query is read from its beginning, and URLs that ar
 from __future__ import annotations
 
 import asyncio
+import codecs
 import csv
 import gzip
+import json
+import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
+from io import BufferedReader, TextIOWrapper
 from itertools import islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
@@ -35,6 +39,8 @@ _POSTGRES = ("postgresql://", "postgres://")
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _JSON = (".jsonl", ".ndjson")
 _KINDS = "a .csv, .tsv, .jsonl or .parquet file, or sqlite:///FILE or postgresql://… with a query"
+
+_NOT_UTF8 = "not UTF-8 (save the file as UTF-8)"
 
 Row = dict[str, Any]
 
@@ -138,6 +144,8 @@ class Table:
         names = [name for name in row if name != column] if self._columns is None else self._columns
         meta = {str(name): _plain(row.get(name)) for name in names}
         url = listed_url(value.strip()) if isinstance(value, str) else ""
+        if is_marked(url) or any(is_marked(name) or is_marked(_text(meta[name])) for name in meta):
+            return Request(unreadable(url), handler)
         return Request(url, handler, meta=meta or None)
 
     # -- rows
@@ -152,9 +160,9 @@ class Table:
                 return self._json_rows()
         return self._delimited_rows()
 
-    def _open(self) -> IO[str]:
-        opened = gzip.open if self.path.name.lower().endswith(".gz") else open
-        return opened(self.path, "rt", encoding="utf-8-sig", errors="replace", newline="")
+    def _open(self) -> TextIO:
+        is_packed = self.path.name.lower().endswith(".gz")
+        return as_text(gzip.open(self.path) if is_packed else self.path.open("rb"), newline="")
 
     def _delimited_rows(self) -> Iterator[Row]:
         csv.field_size_limit(START_LINE)
@@ -162,6 +170,8 @@ class Table:
             first = file.readline(START_LINE)
             if not first.strip():
                 raise SpiderError(f"{self._shown} is empty: its first line names the columns")
+            if is_marked(first):
+                raise SpiderError(f"{self._shown}:1: the names of the columns are {_NOT_UTF8}")
             delimiter = self._delimiter or _delimiter_in(first, _DELIMITERS[_ending(self.path)])
             names = next(csv.reader([first], delimiter=delimiter))
             for row in csv.DictReader(file, names, delimiter=delimiter, restkey=""):
@@ -175,8 +185,8 @@ class Table:
                 if not line.strip():
                     continue
                 try:
-                    row = decode(line)
-                except msgspec.DecodeError as error:
+                    row = json.loads(line) if is_marked(line) else decode(line)  # that one takes no marks
+                except (msgspec.DecodeError, json.JSONDecodeError, RecursionError) as error:
                     raise SpiderError(f"{self._shown}:{number}: not JSON: {error}") from None
                 if not isinstance(row, dict):
                     raise SpiderError(f"{self._shown}:{number}: each line is to be an object: {{…}}")
@@ -232,6 +242,56 @@ async def _threaded(rows: Iterator[Row]) -> AsyncGenerator[Row, None]:
     finally:
         with suppress(ValueError):  # a thread still reads; it lets go when it is done
             getattr(rows, "close", lambda: None)()
+
+
+# -- bytes that are not text
+#
+# A URL with a sign in place of such a byte would be another one. So every such byte becomes a mark, which no text has,
+# and what has marks is refused.
+
+
+_MARKS = re.compile("[\udc00-\udcff]")  # a byte is its value beyond the first of these
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def as_text(opened: BufferedReader | gzip.GzipFile, newline: str | None = None) -> TextIO:
+    """The text of a file: UTF-8, or UTF-16 if it says so by its byte-order mark, as what PowerShell writes. Bytes that
+    are neither are marked."""
+    try:
+        begin = opened.peek(2)[:2]  # a pipe cannot be read twice
+    except BaseException:
+        opened.close()
+        raise
+    return TextIOWrapper(opened, "utf-16" if begin in _UTF16 else "utf-8-sig", "shoal-marks", newline)
+
+
+def _marked(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeDecodeError)
+    return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("shoal-marks", _marked)
+
+
+def is_marked(text: str) -> bool:
+    return not text.isascii() and _MARKS.search(text) is not None
+
+
+def _text(value: object) -> str:
+    """All texts in a value."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else ""
+
+
+def without_marks(text: str) -> str:
+    """The text, with marks as bytes are written in Python."""
+    return _MARKS.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def unreadable(line: str) -> str:
+    """What is passed on in place of a URL. It is none, so admission refuses it and tells it with its file and line."""
+    return f"{_NOT_UTF8}: {without_marks(line)}"
 
 
 def _delimiter_in(first: str, usual: str) -> str:

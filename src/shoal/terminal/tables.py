@@ -241,7 +241,7 @@ def print_letter(letter: DeadLetter) -> None:
     console.print(Text.assemble((f"{task.id} ", "bold cyan"), safe(task.url, "bold")))
     facts = table("", "")
     facts.show_header, facts.box = False, None
-    facts.add_row("died of", Text.assemble(safe(letter.kind, "yellow"), f": {rule_for(letter.kind).meaning}"))
+    facts.add_row("died of", Text.assemble(safe(letter.kind, "yellow"), ": ", safe(_cause(letter))))
     facts.add_row("buried", when(letter.at))
     facts.add_row("job", safe(task.job))
     facts.add_row("handler", safe(task.handler or "-"))
@@ -253,6 +253,14 @@ def print_letter(letter: DeadLetter) -> None:
     _print_attempts(console, task.history)
     if letter.snapshot is not None:
         _print_snapshot(console, letter.snapshot)
+
+
+def _cause(letter: DeadLetter) -> str:
+    """What the kind means. `junk` is said of many faults of a handler, so the fault itself is told."""
+    history = letter.task.history
+    if letter.kind == "junk" and history and history[-1].kind == "junk":
+        return history[-1].detail
+    return rule_for(letter.kind).meaning
 
 
 def _print_attempts(console: Console, history: Sequence[Failure]) -> None:
