@@ -11,7 +11,7 @@ from shoal.engine.dispatcher import Engine
 from shoal.engine.served import EngineJob
 from shoal.errors import SinkAway, SinkError
 from shoal.frontier.memory import MemoryFrontier
-from shoal.frontier.values import Counters, Cursor, JobSpec
+from shoal.frontier.values import Claim, Counters, Cursor, JobSpec
 from shoal.model import Done, Lease, Row, Settlement
 from shoal.policy.lanes import Lane
 from shoal.settings import Settings
@@ -229,11 +229,32 @@ async def test_an_error_sets_the_job_aside_and_hands_its_pages_back() -> None:
 
 
 async def test_an_error_ends_the_engine_if_nothing_can_go_on() -> None:
-    _, _, engine, sinks = await make("bad", forgiving=False)
+    """All pages go back: those whose rows were refused, those that waited for them, and those in flight."""
+    frontier, _, engine, sinks = await make("bad", pages=20, forgiving=False, concurrency=4)
     sinks["bad"].error = SinkError("no such table")
+    sinks["bad"].there.clear()
+    running = asyncio.create_task(engine.run())
+    async with asyncio.timeout(DEADLINE):
+        while not sinks["bad"].batches or engine.in_flight:  # noqa: ASYNC110
+            await asyncio.sleep(0.002)
+    sinks["bad"].there.set()
     with pytest.raises(SinkError, match="no such table"):
         async with asyncio.timeout(DEADLINE):
+            await running
+    after = await counters(frontier, "bad")
+    assert (after.done, after.pending, after.leased) == (0, 20, 0)
+    claimed = await frontier.claim(Claim("next", ["bad"], {"normal": 20}, 20))
+    assert {lease.task.attempt for lease in claimed.leases} == {1}, "no attempt was counted"
+
+
+async def test_an_object_store_that_refuses_rows_ends_the_engine_and_its_pages_go_back() -> None:
+    frontier, _, engine, objects = await make_remote(10, forgiving=False)
+    objects.error = SinkError("access denied")
+    with pytest.raises(SinkError, match="access denied"):
+        async with asyncio.timeout(DEADLINE):
             await engine.run()
+    after = await counters(frontier, "a")
+    assert (after.done, after.pending, after.leased) == (0, 10, 0)
 
 
 class Objects:
@@ -244,8 +265,11 @@ class Objects:
     def __init__(self) -> None:
         self.away = 0  # how many tries fail
         self.batches: list[int] = []
+        self.error: SinkError | None = None
 
     def append(self, committed: int, rows: Sequence[Row]) -> int:
+        if self.error is not None:
+            raise self.error
         if self.away:
             self.away -= 1
             raise SinkAway("s3://bucket/rows.jsonl", "503 Service Unavailable")
@@ -253,14 +277,16 @@ class Objects:
         return committed + 1
 
 
-async def make_remote(pages: int, **settings: object) -> tuple[MemoryFrontier, Jobs, Engine, Objects]:
+async def make_remote(
+    pages: int, *, forgiving: bool = True, **settings: object
+) -> tuple[MemoryFrontier, Jobs, Engine, Objects]:
     frontier, objects = MemoryFrontier(), Objects()
     await frontier.open_job(JobSpec("a", valve=OPEN))
     tasks = [make_task(f"http://a{n}.test/") for n in range(pages)]
     await frontier.add("a", tasks, Cursor(fed_all=True))
     job = Job("a", JournalSink(objects), Pages(None))
     job.settings = Settings(**settings)  # type: ignore[arg-type]
-    jobs = Jobs(job)
+    jobs = Jobs(job, forgiving=forgiving)
     return frontier, jobs, Engine(frontier, jobs, job.settings, name="engine"), objects
 
 

@@ -47,6 +47,7 @@ _EAGER = 0.002  # seconds a finished page waits for others while many slots are 
 _NO_ROOM = 1.0  # seconds before settlements that a full store refused are tried again
 _TELL_FULL = 60.0
 _LONG_WAIT = 10.0  # seconds after which rows that are not written yet are reported
+_HAND_BACK = 5.0  # seconds for handing pages back after an error
 
 
 class Engine:
@@ -184,7 +185,7 @@ class Engine:
             while not await self._beat():
                 pass
         except ShoalError as error:
-            self._error = error
+            self._error = self._error or error
         finally:
             heartbeat.cancel()
             await self._abandon()
@@ -549,7 +550,8 @@ class Engine:
         return waits
 
     async def _abandon(self) -> None:
-        """Cancels and hands back the running pages, and settles the finished ones."""
+        """Cancels the running pages, settles the finished ones and hands the others back. After an error, all are
+        handed back."""
         for page in self._running:
             page.cancel()
         if self._running:
@@ -559,11 +561,36 @@ class Engine:
         self._untouched += await self._delivery.stop()
         self._stopping = True
         if self._error is None:
-            untouched, self._untouched = self._untouched, []
-            await _together(self._settle(self._settlements), self._release(untouched))
-            await self._release(self._untouched)  # pages for which a full store has no room
-            # After the settlements: they are counted, and nobody writes the counts later.
-            await self._write_back(self._jobs.everyone(), everything=True)
+            try:
+                await self._settle_the_rest()
+            except ShoalError as error:
+                self._error = error
+        if self._error is not None:
+            await self._hand_all_back()
+
+    async def _settle_the_rest(self) -> None:
+        untouched, self._untouched = self._untouched, []
+        await _together(self._settle(self._settlements), self._release(untouched))
+        await self._release(self._untouched)  # pages for which a full store has no room
+        # After the settlements: they are counted, and nobody writes the counts later.
+        await self._write_back(self._jobs.everyone(), everything=True)
+
+    async def _hand_all_back(self) -> None:
+        """Hands back all pages that this process still holds, after an error that is no fault of theirs. Otherwise they
+        would pass for those of a worker that died: each has lost an attempt, and may have been its last.
+
+        The store says which pages these are. A settlement whose answer was an error may have been committed, and its
+        pages are not held any more; a claim whose answer got lost may have been carried out. A page that is held was
+        not settled, so what was written of its rows does not count: it is cut off or replaced when the page is done
+        again, as after a kill. A settlement that still arrives at the store is refused, because its lease is gone.
+        """
+        try:
+            async with asyncio.timeout(_HAND_BACK):  # a store that is away would be waited for
+                for job in self._jobs.everyone():
+                    await job.pages.flush()  # as in a round
+                await self._release(await self._frontier.held(self.name))
+        except Exception:
+            pass  # the first error is the one to tell of; pages that stay leased are taken back, their attempt counted
 
 
 def _most_waiting() -> int:
