@@ -16,12 +16,16 @@ from shoal.testing import HostProfile, WebProcess
 
 PAGES = 120
 # Slow enough that pages are in flight whenever the output fails.
-ONE_TRY = ("--rate", "100", "--per-host", "8", "-s", "max_attempts=1", "--quiet")
+ONE_TRY = ("--rate", "100", "-s", "max_attempts=1", "--quiet")
 
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[WebProcess]:
-    with WebProcess({"site": HostProfile("fast", pages=PAGES, links=12, latency=0.05)}) as web:
+    hosts = {
+        "site": HostProfile("fast", pages=PAGES, links=12, latency=0.05),
+        "slow": HostProfile("slow", pages=PAGES, links=12, latency=0.4),
+    }
+    with WebProcess(hosts) as web:
         yield web
 
 
@@ -45,7 +49,7 @@ def check_finished(desk: Desk) -> None:
 
 
 def test_a_file_that_is_moved_away_and_back(desk: Desk, web: WebProcess) -> None:
-    command = ("crawl", web.url("site"), "-o", "rows.csv", *ONE_TRY)
+    command = ("crawl", web.url("site"), "-o", "rows.csv", "--per-host", "8", *ONE_TRY)
     rows, aside = desk.folder / "rows.csv", desk.folder / "aside.csv"
     running = desk.start(*command)
     until(lambda: rows.exists() and rows.stat().st_size > 500, "rows")
@@ -60,9 +64,23 @@ def test_a_file_that_is_moved_away_and_back(desk: Desk, web: WebProcess) -> None
         assert sorted(row["url"] for row in csv.DictReader(file)) == sorted(web.pages_of("site"))
 
 
+def test_the_other_processes_hand_their_pages_back_too(desk: Desk, web: WebProcess) -> None:
+    """The host takes its time: when one process meets the error, the other waits for answers."""
+    command = ("crawl", web.url("slow"), "-o", "rows.csv", "--processes", "2", "--per-host", "16", *ONE_TRY)
+    rows, aside = desk.folder / "rows.csv", desk.folder / "aside.csv"
+    running = desk.start(*command)
+    until(lambda: rows.exists() and rows.stat().st_size > 500, "rows")
+    rows.rename(aside)
+    assert running.code() == 3, running.err
+    check_handed_back(desk)
+    aside.rename(rows)
+    desk.finish(*command)
+    check_finished(desk)
+
+
 def test_a_reader_of_standard_output_that_has_seen_enough(desk: Desk, web: WebProcess) -> None:
     """As `head -1` is."""
-    command = ("crawl", web.url("site"), "-o", "-", *ONE_TRY)
+    command = ("crawl", web.url("site"), "-o", "-", "--per-host", "8", *ONE_TRY)
     reads, writes = os.pipe()
     try:
         crawl = subprocess.Popen(

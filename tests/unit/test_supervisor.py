@@ -10,6 +10,7 @@ import pytest
 
 from shoal.engine.tally import TallyReport
 from shoal.engine.vitals import Vitals, memory_available
+from shoal.errors import ShoalError
 from shoal.runtime.supervisor import Child, ChildMessage, Supervisor, framed
 from shoal.runtime.worker_plan import CrawlPlan, WorkerPlan
 from shoal.settings import Settings
@@ -87,3 +88,26 @@ async def test_a_child_that_falls_silent_hangs(monkeypatch: pytest.MonkeyPatch) 
     assert child.hangs() == "worker 2: silent for 31 s"
     child._process = cast(asyncio.subprocess.Process, SimpleNamespace(returncode=-9))
     assert child.hangs() == ""
+
+
+async def test_the_error_of_one_ends_the_others_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the time to hand their pages back; killed, they would lose an attempt of each."""
+    supervisor = supervisor_of(2)
+    failing, other = supervisor.children
+    told, ended = asyncio.Event(), False
+
+    async def fail() -> None:
+        raise ShoalError("cannot write rows.csv")
+
+    async def work() -> None:
+        nonlocal ended
+        await told.wait()
+        await asyncio.sleep(0.01)
+        ended = True
+
+    monkeypatch.setattr(failing, "run", fail)
+    monkeypatch.setattr(other, "run", work)
+    monkeypatch.setattr(other, "force", told.set)
+    with pytest.raises(ShoalError, match=r"rows\.csv"):
+        await supervisor.run()
+    assert ended

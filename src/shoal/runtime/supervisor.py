@@ -68,7 +68,14 @@ class Supervisor:
         self._own.__exit__()
 
     async def run(self) -> None:
-        await asyncio.gather(*(child.run() for child in self.children))
+        running = [asyncio.create_task(child.run()) for child in self.children]
+        try:
+            await asyncio.gather(*running)
+        except ShoalError:
+            # The error of one: the others hand their pages back. Killed, they would lose an attempt of each.
+            self.force()
+            await asyncio.wait(running)
+            raise
 
     def stop(self) -> None:
         for child in self.children:
