@@ -151,7 +151,10 @@ def test_rows_are_read_from_postgresql(cli: Cli, tmp_path: Path, site: str, post
     copied = [json.loads(line) for line in (tmp_path / "copy.jsonl").read_text().splitlines()]
     assert sorted(map(in_order, copied)) == sorted(map(in_order, wanted))
     code, _, err = cli("export", "shop", "--item", "nobody", "-o", "none.jsonl")
-    assert code == 0, err
+    assert code == 2, err
+    assert "none of them of the kind nobody: is it spelt so? there are product, review" in err
+    code, _, err = cli("export", "shop", "-o", "review=reviews.jsonl")
+    assert (code, len(lines(tmp_path / "reviews.jsonl"))) == (0, 1), err
     asyncio.run(emptied(postgres, "product", "review"))
     code, _, err = cli("export", "shop", "-o", "gone.jsonl")
     assert code == 3
@@ -209,6 +212,10 @@ def test_nothing_is_overwritten_by_mistake(cli: Cli, tmp_path: Path, site: str) 
         (("shop", "-o", "postgresql://h/d"), "an export writes files"),
         (("shop", "-o", "a.jsonl", "missing.jsonl"), "missing.jsonl is not a file here"),
         (("shop", "-o", "a.jsonl", "--item", "product"), "do not say which kind of item they are"),
+        (("shop", "-o", "product=a.jsonl"), "-o product=a.jsonl: the rows in"),
+        (("shop", "-o", "{item}.csv", "-o", "a.jsonl"), "do not say which kind of item they are"),
+        (("shop", "-o", "review=a.jsonl", "--item", "product"), "nothing would be there with --item product"),
+        (("shop", "-o", "changes=a.jsonl"), "job shop has no output for that: crawl with -o changes=FILE"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -254,10 +261,53 @@ def test_each_row_once_from_several_outputs(cli: Cli, tmp_path: Path, site: str)
     assert [one["item"] for one in found["rows"]] == ["review"] * 3
 
 
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        ("product=p.jsonl", "all.jsonl"),
+        ("{item}.csv", "all.jsonl"),  # the file that is read otherwise does not know kinds
+        ("all.json", "all.sqlite"),
+        ("all.parquet",),
+    ],
+)
+def test_a_place_for_one_kind_is_written_from_what_knows_kinds(
+    cli: Cli, tmp_path: Path, site: str, outputs: tuple[str, ...]
+) -> None:
+    write_spider(tmp_path, site)
+    code, _, err = cli("crawl", "shop.py", "-q", *(word for one in outputs for word in ("-o", one)))
+    assert code == 0, err
+    code, _, err = cli("export", "shop", "-o", "product=own.jsonl", "-o", "copy.jsonl")
+    assert code == 0, err
+    assert cli("export", "shop", "-o", "only.jsonl", "--item", "product")[0] == 0
+    assert products(tmp_path / "own.jsonl") == products(tmp_path / "only.jsonl") == ALL
+    assert len(lines(tmp_path / "own.jsonl")) == len(lines(tmp_path / "only.jsonl")) == len(ALL)
+    assert len(lines(tmp_path / "copy.jsonl")) == len(ALL) + 5
+    # The reviews of the first are nowhere but among all rows.
+    code, _, err = cli("export", "shop", "-o", "each/{item}.jsonl")
+    assert code == (2 if outputs[0].startswith("product=") else 0), err
+    if code == 0:
+        assert products(tmp_path / "each/product.jsonl") == ALL
+        assert len(lines(tmp_path / "each/review.jsonl")) == 5
+
+
+def test_a_column_of_mixed_types_is_told_once_and_with_the_name_of_the_file(
+    cli: Cli, tmp_path: Path, site: str
+) -> None:
+    write_spider(tmp_path, site, pages=4)
+    spider = tmp_path / "shop.py"
+    spider.write_text(spider.read_text().replace('"note": None', '"note": number if number % 2 else "none"'))
+    code, _, err = cli("crawl", "shop.py", "-q", "-o", "rows.parquet")
+    assert (code, err.count("rows.parquet: column note holds values of type")) == (0, 1), err
+    code, _, err = cli("export", "shop", "-o", "copy.parquet")
+    assert (code, err.count(" copy.parquet: column note holds values of type")) == (0, 1), err
+    assert "shoal-export" not in err
+
+
 def test_outputs_for_kinds_of_items(cli: Cli, tmp_path: Path, site: str) -> None:
     write_spider(tmp_path, site)
     assert cli("crawl", "shop.py", "-o", "product=p.jsonl")[0] == 0  # the reviews are in shop.jsonl
-    assert cli("export", "shop", "-o", "copy.jsonl", "-o", "{item}-{date}.jsonl")[0] == 0
+    code, _, err = cli("export", "shop", "-o", "copy.jsonl", "-o", "{item}-{date}.jsonl")
+    assert (code, "shop.jsonl do not say which kind of item they are" in err) == (0, True), err
     assert lines(tmp_path / "copy.jsonl") == sorted(
         lines(tmp_path / "p.jsonl") + lines(tmp_path / "shop.jsonl")
     )
@@ -269,8 +319,11 @@ def test_rows_that_say_their_kind(cli: Cli, tmp_path: Path, site: str) -> None:
     write_spider(tmp_path, site, "row_meta=True")
     assert cli("crawl", "shop.py")[0] == 0
     assert cli("export", "shop", "-o", "p.jsonl", "--item", "product")[0] == 0
-    err = cli("export", "shop", "-o", "none.jsonl", "--item", "Product")[2]
-    assert "none of them of the kind Product: is it spelt so?" in err
+    for words in (("-o", "none.jsonl", "--item", "Product"), ("-o", "Product=none.jsonl")):
+        code, _, err = cli("export", "shop", *words)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert "none of them of the kind Product: is it spelt so? did you mean product?" in err
+        assert not (tmp_path / "none.jsonl").exists()
     assert products(tmp_path / "p.jsonl") == ALL
     assert len(lines(tmp_path / "p.jsonl")) == len(ALL)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -299,6 +300,42 @@ def test_a_clash_of_types_is_told_once_and_names_both(
     written(tmp_path / "rows.parquet", [{"v": value, "o": [{"p": value}]} for value in values])
     assert caplog.text.count("column v holds values of type int64 and string") == 1
     assert caplog.text.count("column o[].p holds values of type int64 and string") == 1
+
+
+def test_a_clash_is_told_once_though_the_file_is_opened_again_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = "rows.parquet: column v holds values of type"
+    journal = AtOnce(tmp_path / "rows.parquet")
+    end = journal.append(journal.append(0, [row({"v": 1})]), [row({"v": "a"})])
+    for one in (journal, AtOnce(tmp_path / "rows.parquet")):
+        one.finish(end)
+        one.close()
+    assert caplog.text.count(said) == 1
+    (tmp_path / "other").mkdir()
+    written(tmp_path / "other" / "rows.parquet", [{"v": 1}, {"v": "a"}])
+    assert caplog.text.count(said) == 2, "of another file"
+
+
+def test_a_clash_is_told_again_of_a_file_that_is_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (1, 2):
+        written(tmp_path / "rows.parquet", [{"v": 1}, {"v": "a"}])
+        assert caplog.text.count("column v holds values of type") == number
+        shutil.rmtree(tmp_path / ".rows.parquet.parts")
+        (tmp_path / "rows.parquet").unlink()
+
+
+def test_rows_come_with_their_kinds(tmp_path: Path) -> None:
+    """Those of the file, and those that wait."""
+    journal = AtOnce(tmp_path / "rows.parquet")
+    first = journal.append(0, [row({"a": 1}, "book"), row({"a": 2}, "shop")])
+    journal.finish(first)
+    end = journal.append(first, [row({"a": 3}, "shop")])
+    assert [(kind, item["a"]) for kind, item in journal.items(end)] == [("book", 1), ("shop", 2), ("shop", 3)]
+    assert [item["a"] for item in journal.read(end)] == [1, 2, 3]
+    journal.close()
 
 
 def test_deep_values_and_keys_without_end_become_text(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shoal import Page, Spider
-from shoal.errors import OutputTaken, SinkError, UsageError
+from shoal.errors import OutputTaken, SettingsError, SinkError, UsageError
 from shoal.model import Row
-from shoal.runtime.job_plan import JobPlan, check_parts
+from shoal.runtime.job_plan import JobPlan, check_parts, without_effect
 from shoal.settings import Settings
 from shoal.sink import describe, make_journal, output_key
 from shoal.sink.journals import LocalJournal, Several, take
 from shoal.sink.jsonl import JsonLines
 from shoal.sink.outputs import expand, read_output, split_suffixes, with_archive, with_rest
 from shoal.sink.ownership import FileClaim, Owner
+from shoal.spider.default import summary_spider
 
 
 def journal_of(folder: Path, *output: str) -> Several:
@@ -283,3 +285,42 @@ def test_a_kind_of_item_that_no_handler_makes_is_told() -> None:
     check_parts(JobPlan(spider, Settings(), "j", output=kept))
     with pytest.raises(UsageError, match=r"-o books=: no handler of spider 'shop' .* there are book"):
         check_parts(JobPlan(spider, Settings(), "j", output=["books=b.jsonl", "all.jsonl"]))
+
+
+def spider_of_two_kinds(**settings: Any) -> Spider:
+    spider = Spider("shop", **settings)
+
+    @spider.handler(item="book")
+    def books(page: Page) -> None: ...
+
+    @spider.handler
+    def review(page: Page) -> None: ...
+
+    return spider
+
+
+@pytest.mark.parametrize(
+    ("kind", "meant"), [("boook", "book"), ("Book", "book"), ("books", "book"), ("reviews", "review")]
+)
+def test_columns_of_a_kind_that_is_misspelt_are_told(kind: str, meant: str) -> None:
+    plan = JobPlan(spider_of_two_kinds(), Settings(columns={kind: ["a"]}), "j")
+    said = rf"^columns\.{kind}: no handler of spider 'shop' .* did you mean {meant}\? there are book, review$"
+    with pytest.raises(SettingsError, match=said):
+        check_parts(plan)
+
+
+def test_columns_of_a_kind_of_another_spider_are_told_where_the_spider_names_them_itself() -> None:
+    """A settings file is for several spiders. `books` is a name that one of them may have."""
+    columns = {"page": ["a"], "books": ["a"], "book": ["a"], "changes": ["at"]}
+    plan = JobPlan(spider_of_two_kinds(), Settings(columns=columns), "j")
+    check_parts(plan)
+    said = list(without_effect(plan))
+    assert [line.partition(":")[0] for line in said] == ["columns.page", "columns.books"]
+    with pytest.raises(SettingsError, match=r"columns\.page: no handler .* there are book, review"):
+        check_parts(JobPlan(spider_of_two_kinds(columns=columns), Settings(columns=columns), "j"))
+
+
+def test_columns_in_a_settings_file_are_no_matter_of_a_spider_without_code() -> None:
+    plan = JobPlan(summary_spider("a.example", ()), Settings(columns={"product": ["a"]}), "j")
+    check_parts(plan)
+    assert not list(without_effect(plan))

@@ -35,6 +35,38 @@ def test_the_collector_begins_when_there_is_much() -> None:
     assert done.returncode == 0, done.stderr
 
 
+WITH_DUCKDB = """
+from shoal.engine import startup
+startup._OBJECTS = {objects}
+startup.postpone_collection()
+import duckdb
+kept = [[n] for n in range(2_000)]
+"""
+
+
+@pytest.mark.parametrize("objects", [1_000, 10_000_000], ids=["frozen early", "frozen by the exit"])
+def test_duckdb_finds_no_leaks_at_the_exit(objects: int) -> None:
+    code = WITH_DUCKDB.format(objects=objects)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+AT_EXIT = """
+import atexit, gc
+from shoal.engine import startup
+atexit.register(lambda: print(gc.get_freeze_count() > 1_000))  # called last
+startup._OBJECTS = 1_000
+startup.postpone_collection()
+kept = [[n] for n in range(2_000)]
+"""
+
+
+def test_what_is_frozen_stays_so_where_duckdb_is_not_loaded() -> None:
+    """An exit that looks at all objects is slower."""
+    done = subprocess.run([sys.executable, "-c", AT_EXIT], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 @pytest.mark.parametrize("name", ["status", "dead"])
 def test_only_the_command_that_is_called_is_built(name: str) -> None:
     assert set(command_line(name).commands) == {name}

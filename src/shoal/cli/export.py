@@ -16,7 +16,7 @@ from shoal.errors import UsageError
 
 if TYPE_CHECKING:
     from shoal.frontier.protocol import Frontier
-    from shoal.inspect.sources import Sources
+    from shoal.runtime.export import Export, Written
     from shoal.sink.outputs import Place
 
 
@@ -62,61 +62,51 @@ def export(
         )
     places = read_output(expand(output, job, datetime.now(UTC).strftime("%Y-%m-%d")))
     settings = load(config, {}, os.environ, options.flags(pairs))
-    found, total = _sources(store, job, files or [], places, item)
-    written = _write(
-        total,
-        partial(
-            write_rows,
-            found.files,
-            places,
-            settings,
-            item=item,
-            key=key or (),
-            latest=latest,
-            replace=fresh,
-            least=0 if files or item or key else total,
-        ),
-        quiet=quiet,
-    )
-    if not quiet:
-        for path, rows in written.items():
-            say(f"{plural(rows, 'row')} in {path}")
-        if item and total and not any(written.values()):
-            say(f"job {job} has {plural(total, 'row')}, none of them of the kind {item}: is it spelt so?")
+    found = _find(store, job, files or [], places, item)
+    work = partial(write_rows, found, settings, key=key or (), latest=latest, fresh=fresh)
+    # What is read twice takes longer than its number of rows says.
+    written = _write(found.rows if len(found.readings) == 1 else 0, work, quiet=quiet)
+    for name in written.unsaid:
+        say(f"rows in {name} do not say which kind of item they are: in their file's name {{item}} is rows")
+    if quiet:
+        return
+    for path, rows in written.files.items():
+        say(f"{plural(rows, 'row')} in {path}")
+    for kind in written.empty if found.rows else ():
+        say(f"job {job} has {plural(found.rows, 'row')}, none of them of the kind {kind}: is it spelt so?")
 
 
-def _sources(
-    store: str, job: str, files: Sequence[str], places: Sequence[Place], item: str
-) -> tuple[Sources, int]:
+def _find(store: str, job: str, files: Sequence[str], places: Sequence[Place], item: str) -> Export:
     from shoal.frontier import is_local
     from shoal.inspect.sources import given_sources
-    from shoal.runtime.export import check_places, check_sources, find_sources
+    from shoal.runtime.export import Export, check_places, find_rows, of_files, takers_of
     from shoal.terminal.console import ask, say
 
+    takers = takers_of(places, item)
     if files and is_local(store) and not Path(store).is_file():
         say(f"there is no store at {store}: the files are read to their end")
-        return given_sources(files, {}), 0
+        return of_files(Export(job, ()), given_sources(files, {}), takers)
 
-    async def look(frontier: Frontier) -> tuple[Sources, int]:
+    async def look(frontier: Frontier) -> Export:
         await check_places(frontier, places)
-        return await find_sources(frontier, job, files, item)
+        return await find_rows(frontier, job, files, takers)
 
-    found, total = ask(store, look)
-    for source in found.files:
+    found = ask(store, look)
+    for source in found.sources:
         if source.place.kind == "database":
             say(
                 f"{source.place.target}: tables that Shoal made are read; those with columns of your own are not"
             )
-    if left_out := check_sources(found, job, given=bool(files)):
-        say(left_out)
-    return found, total
+    if found.left_out:
+        say(found.left_out)
+    return found
 
 
 class _Work(Protocol):
-    def __call__(self, *, tell: Callable[[int], object]) -> dict[str, int]: ...
+    def __call__(self, *, tell: Callable[[int], object]) -> Written: ...
 
 
-def _write(total: int, work: _Work, *, quiet: bool) -> dict[str, int]:
+def _write(total: int, work: _Work, *, quiet: bool) -> Written:
     """Does the work, with a bar that shows how far it is."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

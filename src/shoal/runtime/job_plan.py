@@ -125,6 +125,12 @@ def without_effect(plan: JobPlan) -> Iterator[str]:
     if plan.is_crawl and (times := settings.every or settings.cron):
         what = "every" if settings.every else "cron"
         yield f"{what} {times!r} is for {command('submit')}, which runs it again and again; this crawl runs once"
+    if foreign := _foreign_columns(plan):
+        from shoal.spider.default import SummarySpider
+
+        # A crawl without code may find the settings file of any spider.
+        if not isinstance(plan.spider, SummarySpider):
+            yield from (_no_such_kind(plan, f"columns.{kind}", "") for kind in foreign)
     if settings.max_pages or settings.offline:
         why = f"with {'max_pages' if settings.max_pages else 'offline'}, every page is visited once"
     elif not visits_again(plan.spider, settings):
@@ -168,16 +174,41 @@ def check_cache(settings: Settings) -> None:
 
 
 def _check_kinds(plan: JobPlan) -> None:
-    """An output for a kind of item that no handler makes would stay empty."""
+    """An output for a kind of item that no handler makes would stay empty, and columns for it would be nowhere."""
     kinds = kinds_of(plan.spider)
     for place in read_output(plan.output, stored=True):
         if place.kind != "archive" and place.item and place.item not in (*kinds, CHANGES):
-            close = get_close_matches(place.item.lower(), kinds, 1)
-            raise UsageError(
-                f"-o {place.item}=: no handler of spider {plan.spider.name!r} makes items of that kind; "
-                + (f"did you mean {close[0]}=? " if close else "")
-                + f"there are {', '.join(kinds)}"
-            )
+            meant = _meant(plan.spider, place.item)
+            raise UsageError(_no_such_kind(plan, f"-o {place.item}=", f"{meant}=" if meant else ""))
+    given = plan.spider.settings.get("columns")
+    own = given if isinstance(given, dict) else {}
+    for kind in _foreign_columns(plan):
+        meant = _meant(plan.spider, kind)
+        # A settings file may be for several spiders, and the kind one of another.
+        if kind in own or (meant and meant not in plan.settings.columns):
+            raise SettingsError(_no_such_kind(plan, f"columns.{kind}", meant))
+
+
+def _no_such_kind(plan: JobPlan, where: str, meant: str) -> str:
+    hint = f"did you mean {meant}? " if meant else ""
+    return (
+        f"{where}: no handler of spider {plan.spider.name!r} makes items of that kind; {hint}"
+        f"there are {', '.join(kinds_of(plan.spider))}"
+    )
+
+
+def _meant(spider: Spider, kind: str) -> str:
+    """The kind that a person may mean: the handler makes items of another name, or it is misspelt."""
+    handler = spider.handlers.get(kind)
+    if handler is not None:
+        return handler.schemas[0].table if handler.schemas else handler.item or handler.name
+    return next(iter(get_close_matches(kind.lower(), kinds_of(spider), 1)), "")
+
+
+def _foreign_columns(plan: JobPlan) -> list[str]:
+    """The kinds that the setting `columns` names, and no handler makes."""
+    kinds = {*kinds_of(plan.spider), CHANGES}
+    return [kind for kind in plan.settings.columns if kind not in kinds]
 
 
 def check_start(plan: JobPlan, known: Job | None) -> None:

@@ -7,8 +7,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Exporter:
-    """Writes each row to all places that take it."""
+    """Writes rows to places."""
 
     def __init__(self, places: Sequence[Place], settings: Settings, *, replace: bool = False) -> None:
-        self._places = places
+        self._counts = dict.fromkeys(places, 0)
         self._settings = settings
         self._replace = replace
         self._files: dict[Place, _NewFile] = {}
@@ -44,11 +44,16 @@ class Exporter:
             if place.kind == "file" and not place.is_template:
                 self._open(place)  # a file that is in the way is told at once; and one without rows is made
 
-    def add(self, item: str, row: Any) -> None:
+    def add(self, item: str, row: Any, places: Sequence[Place] | None = None) -> None:
+        """Writes a row of this kind to these places, or else to all that take such rows."""
         encoded = Row(_encode(row) + b"\n", table=item)
-        taking = [place for place in self._places if not place.is_rest and place.takes(item)]
-        for place in taking or [place for place in self._places if place.is_rest]:
+        for place in places if places is not None else [one for one in self._counts if one.takes(item)]:
             self._open(place.for_item(item) if place.is_template else place).add(encoded)
+            self._counts[place] += 1
+
+    def count(self, place: Place) -> int:
+        """How many rows the place has got."""
+        return self._counts[place]
 
     def finish(self) -> dict[str, int]:
         """Gives the files their names. Returns how many rows each has."""
@@ -104,7 +109,8 @@ class _NewFile:
         if self._place.kind == "stdout":
             self._position = self._printer().append(self._position, rows)
         elif rows:
-            self._position = self._opened().write(self._position, rows)
+            with self._naming():
+                self._position = self._opened().write(self._position, rows)
 
     def _printer(self) -> Journal:
         if self._printing is not None:
@@ -115,6 +121,17 @@ class _NewFile:
         assert made is not None
         self._printing = made
         return made
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Messages name the file that a person has asked for, and not the one that is written until it is complete."""
+        try:
+            yield
+        except SinkError as error:
+            if self._folder is None:
+                raise
+            path = self._place.path
+            raise SinkError(str(error).replace(str(self._folder / path.name), str(path))) from error
 
     def _opened(self) -> LocalJournal:
         if self._journal is None:
@@ -127,19 +144,22 @@ class _NewFile:
             except OSError as error:
                 raise SinkError(f"cannot write {place.path}: {error.strerror or error}") from error
             path = self._folder / place.path.name
-            options = FileOptions(path, str(path), place.format, place.compression, {}, self._settings)
+            options = FileOptions(
+                path, str(path), place.format, place.compression, {}, self._settings, str(place.path)
+            )
             self._journal = FORMATS[place.format].make(options)
         return self._journal
 
     def complete(self) -> None:
         self._write()
         if self._place.kind == "file":
-            journal = self._opened()
-            if not self._position:
-                self._position = journal.write(0, ())
-            journal.sync()
-            journal.finish(self._position)
-            journal.close()
+            with self._naming():
+                journal = self._opened()
+                if not self._position:
+                    self._position = journal.write(0, ())
+                journal.sync()
+                journal.finish(self._position)
+                journal.close()
             self._journal = None
 
     def publish(self) -> None:

@@ -53,6 +53,7 @@ class FileOptions(Struct, frozen=True):
     compression: Compression
     columns: Columns
     settings: Settings
+    shown: str = ""  # its name in messages, if that is not the path
 
 
 class Format(NamedTuple):
@@ -70,7 +71,7 @@ def _text(options: FileOptions) -> LocalJournal:
 def _parquet(options: FileOptions) -> LocalJournal:
     from shoal.sink.parquet.parquet_file import ParquetFile
 
-    return ParquetFile(options.path, options.columns, options.key)
+    return ParquetFile(options.path, options.columns, options.key, shown=options.shown)
 
 
 def _sqlite(options: FileOptions) -> LocalJournal:
@@ -140,6 +141,11 @@ class Place(Struct, frozen=True):
 
     def takes(self, table: str) -> bool:
         return self.item == table or not (self.item or table in (ARCHIVE, CHANGES))
+
+    @property
+    def tells_kinds(self) -> bool:
+        """Whether the kind of each of its rows can be read from it."""
+        return self.is_template or self.format in ("sqlite", "duckdb", "parquet")
 
     @property
     def keeps_times(self) -> bool:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,12 @@ class _Source(Struct, frozen=True):
                 left -= len(table)
                 yield self._with_item(table)
 
-    def items(self) -> Iterator[dict[str, object]]:
+    def items(self) -> Iterator[tuple[str, dict[str, object]]]:
+        """Its rows, each with its kind."""
         for table in self.tables():
+            kinds = chain.from_iterable(chunk.to_pylist() for chunk in table.column(ITEM).chunks)
             for batch in table.drop_columns([ITEM]).to_batches(max_chunksize=_ROWS):
-                yield from batch.to_pylist()
+                yield from zip(islice(kinds, len(batch)), batch.to_pylist(), strict=True)
 
     def _with_item(self, table: Table) -> Table:
         if ITEM in table.column_names:
@@ -104,19 +107,23 @@ class _Source(Struct, frozen=True):
 
 
 class ParquetParts:
-    """The shipper of a spool for a Parquet file."""
+    """The shipper of a spool for a Parquet file. `shown`: its name in the log. `told`: the columns of which the log has
+    said that they are mixed."""
 
-    def __init__(self, path: Path, columns: Mapping[str, Mapping[str, object]]) -> None:
+    def __init__(
+        self, path: Path, columns: Mapping[str, Mapping[str, object]], shown: str, told: set[str]
+    ) -> None:
         self._path = path
         self._folder = folder_of(path)
-        self._told: set[str] = set()
+        self._shown = shown
+        self._told = told
         self._maker = TableMaker(columns, self._clash)
 
     def _clash(self, name: str, one: Type, other: Type) -> None:
         """A column has values of two types that have nothing in common."""
         if name not in self._told and len(self._told) < 100:
             self._told.add(name)
-            event("column_mixed", sink=str(self._path), column=name, one=_shown(one), other=_shown(other))
+            event("column_mixed", sink=self._shown, column=name, one=_shown(one), other=_shown(other))
 
     # -- parts
 
@@ -151,8 +158,9 @@ class ParquetParts:
             with suppress(FileNotFoundError):
                 os.unlink(path)
 
-    def read(self, folder: SpoolFolder, committed: int) -> Iterator[dict[str, object]]:
-        """The rows up to a position, in order. Segments are read rather than parts: they have what was written."""
+    def read(self, folder: SpoolFolder, committed: int) -> Iterator[tuple[str, dict[str, object]]]:
+        """The rows up to a position, in order, each with its kind. Segments are read rather than parts: they have what
+        was written."""
         with folder.shipping(_PATIENCE) as free:
             if not free:
                 raise SinkError(f"{self._path}: another process has been writing it for a while; try again")
@@ -167,7 +175,8 @@ class ParquetParts:
             while position < committed:
                 if (segment := segments.get(position)) is not None:
                     position = min([start for start in segments if start > position], default=committed)
-                    yield from map(item_of, folder.rows(segment, min(position, committed)))
+                    rows = folder.rows(segment, min(position, committed))
+                    yield from ((row.table, item_of(row)) for row in rows)
                 elif (file := files.get(position)) is not None:
                     position = file.note.end
                     yield from file.items()

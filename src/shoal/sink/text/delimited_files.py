@@ -46,7 +46,7 @@ log = logging.getLogger("shoal")
 
 class DelimitedFile(CommittedFile):
     """`given`: for a kind of item, names of columns that the file has whatever the rows have. `types`: of fields, for
-    those who read."""
+    those who read. `shown`: its name in the log, if that is not the path."""
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class DelimitedFile(CommittedFile):
         *,
         given: Mapping[str, Iterable[str]] | None = None,
         types: Mapping[str, object] | None = None,
+        shown: str = "",
     ) -> None:
         super().__init__(path, b"", compression, key)
         self._format = format
@@ -64,6 +65,7 @@ class DelimitedFile(CommittedFile):
             table: list(format.fields(dict.fromkeys(names))) for table, names in (given or {}).items()
         }
         self._types = types or {}
+        self._shown = shown or str(path)
         self._place = Path(os.path.realpath(path))  # a symbolic link stays one
         self._lock: int | None = None
         self._head = b""  # the first line of the file as we last read it, …
@@ -183,7 +185,7 @@ class DelimitedFile(CommittedFile):
             log.warning(
                 "%s: the field %.100r and others have no column of their own, and are in the column %s; name its"
                 " columns with the setting `columns`, or give the handler a schema",
-                self.path,
+                self._shown,
                 name,
                 MORE,
             )

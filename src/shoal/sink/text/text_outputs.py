@@ -29,7 +29,9 @@ def open_text_file(options: FileOptions) -> TextFile | DelimitedFile:
         return TextFile(options.path, _format(options.format), compression, options.key)
     types = {name: type for fields in options.columns.values() for name, type in fields.items()}
     format, given = _delimited(options.format, options.settings), _given(options.columns, options.settings)
-    return DelimitedFile(options.path, format, compression, options.key, given=given, types=types)
+    return DelimitedFile(
+        options.path, format, compression, options.key, given=given, types=types, shown=options.shown
+    )
 
 
 def open_text_stream(format: str, compression: str, columns: Columns, settings: Settings) -> StdoutJournal:
