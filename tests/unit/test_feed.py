@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from shoal.html.feed import Feed, FeedEntry, NextPage
+from shoal.html.json_parts import elements, scalar
 from shoal.html.link_header import HeaderLink, linked, read_links
+from shoal.limits import ENTRY_LISTED, SITEMAP_ENTRIES
 
 RSS2 = """<?xml version="1.0"?>
 <rss version="2.0" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:atom="http://www.w3.org/2005/Atom">
@@ -93,7 +99,7 @@ def test_atom(prefix: str) -> None:
         )
     found, feed = read(text)
     assert found == [
-        NextPage("?page=2"),
+        NextPage("https://a.example/?page=2"),
         FeedEntry(
             url="https://a.example/1",
             title="One",
@@ -124,6 +130,103 @@ def test_json_feed() -> None:
         NextPage("https://a.example/2.json"),
     ]
     assert (feed.kind, feed.broken) == ("json", 2)
+
+
+ODD_ITEM = """{"url": "https://a.example/odd", "id": {"a": 1}, "title": ["x"], "date_published": 5,
+ "date_modified": null, "tags": {"a": "b"}, "authors": ["Ann"], "attachments": [7, [], {"url": 5}, {"url": "https://a.example/1.mp3"}]}"""
+
+
+@pytest.mark.parametrize(
+    ("items", "urls", "broken"),
+    [
+        (ODD_ITEM, ["https://a.example/odd"], 0),
+        ('[1], "x", null, {"url": 5}', [], 4),
+        ('{"url": [[]], "external_url": "https://a.example/e"}', ["https://a.example/e"], 0),
+        ('{"url": "https://a.example/a", "id": 1e999, "x": 1e999}', ["https://a.example/a"], 0),
+        ('{"url": "https://a.example/\\u00e9,]}\\""}', ['https://a.example/é,]}"'], 0),
+        ('{"url": "https://a.example/a", "url": "https://a.example/b"}', ["https://a.example/b"], 0),
+    ],
+)
+def test_a_field_of_a_wrong_type_is_passed_over_and_the_other_items_are_kept(
+    items: str, urls: list[str], broken: int
+) -> None:
+    last = "https://a.example/last"
+    found, feed = read(f'{{"items": [ {items} ,\n{{"url": "{last}"}}], "next_url": [5]}}')
+    assert [entry.url for entry in found] == [*urls, last]
+    assert (feed.broken, feed.problem) == (broken, "")
+    if items is ODD_ITEM:
+        assert found[0] == FeedEntry(urls[0], enclosures=({"url": "https://a.example/1.mp3", "type": ""},))
+
+
+SIZE = 4_000_000  # characters
+
+
+def bombs() -> dict[str, str]:
+    """What may be millions of objects."""
+    lists, numbers = "[[[]]]," * (SIZE // 7) + "0", "0," * (SIZE // 2) + "0"
+    fields = ("tags", "authors", "attachments", "title", "url", "id", "author", "x")
+    item = '{"items": [{"external_url": "https://a.example/1", "%s": [%s]}]}'
+    return {
+        "beside the items": f'{{"items": [], "x": [{lists}]}}',
+        "next_url": f'{{"items": [], "next_url": [{lists}]}}',
+        "items": f'{{"items": [{lists}]}}',
+        "empty items": f'{{"items": [{"{}," * (SIZE // 3)}0]}}',
+        **{f"{name} of an item": item % (name, lists) for name in fields},
+        "many tags": item % ("tags", numbers),
+        "an author's name": f'{{"items": [{{"author": {{"name": [{lists}]}}}}]}}',
+        "a title": f'{{"items": [{{"title": "{"x" * SIZE}\U0001f600"}}]}}',
+    }
+
+
+@pytest.mark.parametrize("name", bombs())
+def test_a_json_feed_takes_little_more_memory_than_its_text(name: str) -> None:
+    """A field's value of every type would be made of objects, thirty times as large as the text."""
+    body = gzip.compress(bombs()[name].encode(), 1)
+    list(Feed(JSON.encode()))  # what is made once
+    tracemalloc.start()
+    try:
+        feed = Feed(body, "application/json")
+        found = sum(1 for _ in feed)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (feed.kind, feed.problem) == ("json", "")
+    assert found == ("of an item" in name or name == "many tags")
+    assert peak < 3 * SIZE
+
+
+def test_a_json_feed_is_read_up_to_a_number_of_items() -> None:
+    most = 10 * SITEMAP_ENTRIES
+    found, feed = read('{"items": [' + '{"url": "/a"},' * most + '{"url": "/b"}, 5, 6], "next_url": "/2"}')
+    assert (len(found), found[-1]) == (most + 1, NextPage("/2"))
+    assert (feed.cut, feed.broken) == (1, 0)
+    turns = [entry for entry in Feed(b'{"items": [' + b"5," * most + b"5]}").read() if entry is None]
+    assert len(turns) >= most // 1_000
+
+
+@given(
+    st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists),
+    st.sampled_from([None, 0, 2]),
+)
+def test_elements_of_an_array_are_found(value: object, indent: int | None) -> None:
+    text = memoryview(json.dumps(value, indent=indent).encode())
+    assert [json.loads(bytes(one)) for one in elements(text, 10**9)] == (
+        value if isinstance(value, list) else []
+    )
+    assert scalar(text) == (None if isinstance(value, list) else value)
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 100, 101, 1_000, 1_001, 2_500])
+def test_elements_are_found_however_many_there_are(count: int) -> None:
+    text = memoryview(json.dumps(list(range(count))).encode())
+    assert [int(bytes(one)) for one in elements(text, count + 5)] == list(range(count))
+    assert len(list(elements(text, count // 2))) == count // 2
+
+
+def test_a_list_of_an_item_is_read_up_to_a_length() -> None:
+    [entry], _ = read(json.dumps({"items": [{"url": "/a", "tags": ["x"] * (ENTRY_LISTED + 1)}]}))
+    assert isinstance(entry, FeedEntry)
+    assert len(entry.categories) == ENTRY_LISTED
 
 
 @pytest.mark.parametrize(

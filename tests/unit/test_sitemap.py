@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lxml import etree
 
 from shoal.html.feed_dates import Moment, read_date
 from shoal.html.sitemap import Sitemap, SitemapEntry, sitemaps_in
-from shoal.html.xml_stream import XmlStream
+from shoal.html.xml_stream import XmlStream, _doctype
 from shoal.limits import ENTRY_ELEMENTS, ENTRY_LISTED, ENTRY_TEXT
 
 NS = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
@@ -214,6 +215,50 @@ def test_entities_are_not_expanded() -> None:
         f'<!DOCTYPE x [<!ENTITY a0 "ha">{bomb}]><urlset><url><loc>https://a.example/&a9;</loc></url></urlset>'
     )
     assert url == "https://a.example/&a9;"
+
+
+DOCTYPES = [
+    "<?pi it's ?><!ENTITY a 'b'>",
+    '<?pi "?>',
+    "<?pi ]> ?>",
+    "<?pi <!-- ?>",
+    "<?pi > [ ?>",
+    "<??>",
+    "<?>it's?>",
+    "<!-- it's <?pi -->",
+    "<!-->it's-->",
+    '<!ENTITY a "it\'s <?pi <!-- ]>">',
+    "<!ENTITY % a '<?pi'>",
+    "<!ELEMENT urlset ANY><!ATTLIST urlset a CDATA #IMPLIED>",
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1_000])
+@pytest.mark.parametrize("inside", DOCTYPES)
+def test_what_stands_in_a_document_type_is_passed_over(inside: str, size: int) -> None:
+    text = f"<!DOCTYPE urlset [{inside}]><urlset>{ONE}{TWO}</urlset>"
+    assert urls(text) == BOTH
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    stream = XmlStream(pieces, {"urlset": ("url",)})
+    assert [element.first("loc") for element in stream if element is not None] == BOTH
+
+
+@pytest.mark.parametrize("inside", DOCTYPES)
+def test_a_document_type_ends_where_it_does_for_lxml(inside: str) -> None:
+    text = f"<!DOCTYPE urlset [{inside}]><urlset/>"
+    try:
+        etree.fromstring(text, etree.XMLParser(resolve_entities=False, no_network=True))
+    except etree.XMLSyntaxError:  # no name of an instruction, "<!-->": read as they are meant
+        assert inside in ("<??>", "<?>it's?>", "<!-->it's-->")
+
+
+@pytest.mark.parametrize(
+    "inside", ["<", "<!", "<!-", "<!--", "<!-- -", "<?", "<?pi ?", "'", '"', "[", "]", "->", "<!-->", "x"]
+)
+def test_little_of_a_document_type_is_kept_from_piece_to_piece(inside: str) -> None:
+    """What is kept is looked at again with each piece: a whole document type would take the square of its length."""
+    pieces = iter("[" + inside * 1_000)
+    assert max(len(rest) for rest, _, _ in _doctype("<!DOCTYPE", 9, pieces)) <= 4
 
 
 def hostile() -> Iterator[tuple[str, str]]:

@@ -7,11 +7,13 @@ from itertools import chain
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from shoal.html.json_parts import elements, is_array, scalar
 from shoal.html.unpacking import TextPieces
+from shoal.html.xml_base import inner_base, resolved
 from shoal.html.xml_stream import Element, XmlStream
-from shoal.limits import ENTRY_LISTED, ENTRY_TEXT, FEED_JSON, SITEMAP_BYTES
+from shoal.limits import ENTRY_LISTED, ENTRY_TEXT, FEED_JSON, SITEMAP_BYTES, SITEMAP_ENTRIES
 
 _ATOM = ("entry", "link")
 _RSS = ("item", "atom:link", "link")
@@ -23,6 +25,9 @@ FEED_ENTRIES: dict[str, tuple[str, ...]] = {
     "channel": _RSS,
 }
 _TITLE = 1_000  # characters of a title or a category
+# Of a JSON Feed: as many as a source takes of one. Beyond: left out, and counted once.
+_JSON_ITEMS = 10 * SITEMAP_ENTRIES
+_OFTEN = 500  # items between two turns for others
 
 
 class FeedEntry(Struct, frozen=True):
@@ -49,6 +54,34 @@ class NextPage(Struct, frozen=True):
     """Where a feed goes on (RFC 5005, JSON Feed)."""
 
     url: str
+
+
+# What is read of a JSON Feed. A field of the wrong type is passed over, and any may be missing.
+class _JsonFeed(Struct):
+    items: Raw = Raw()
+    next_url: Raw = Raw()
+
+
+class _JsonItem(Struct):
+    id: Raw = Raw()
+    url: Raw = Raw()
+    external_url: Raw = Raw()
+    title: Raw = Raw()
+    date_published: Raw = Raw()
+    date_modified: Raw = Raw()
+    tags: Raw = Raw()
+    authors: Raw = Raw()
+    author: Raw = Raw()
+    attachments: Raw = Raw()
+
+
+class _JsonAuthor(Struct):
+    name: Raw = Raw()
+
+
+class _JsonAttachment(Struct):
+    url: Raw = Raw()
+    mime_type: Raw = Raw()
 
 
 class Feed:
@@ -90,30 +123,35 @@ class Feed:
         else:
             self.kind = "text" if first else "empty"
 
-    def _json(self, first: str, pieces: Iterator[str]) -> Iterator[FeedEntry | NextPage]:
+    def _json(self, first: str, pieces: Iterator[str]) -> Iterator[FeedEntry | NextPage | None]:
         self.kind = "json"
-        text, size = [first], len(first)
+        text, size = bytearray(first.encode("utf-8", "replace")), len(first)
         for piece in pieces:
-            text.append(piece)
+            text += piece.encode("utf-8", "replace")
             size += len(piece)
             if size > FEED_JSON:
                 self._problem = f"JSON of more than {FEED_JSON:,} characters"
                 return
         try:
-            feed = msgspec.json.decode("".join(text).encode("utf-8", "replace"))
+            yield from self._json_entries(text)
         except (msgspec.DecodeError, RecursionError) as error:
             self._problem = f"not JSON: {error}"
-            return
-        if not isinstance(feed, dict) or not isinstance(feed.get("items"), list):
+
+    def _json_entries(self, text: bytearray) -> Iterator[FeedEntry | NextPage | None]:
+        feed = msgspec.json.decode(text, type=_JsonFeed)
+        if not is_array(feed.items):
             self._problem = "no JSON Feed: it has no items"
             return
-        for item in feed["items"]:
-            entry = _json_entry(item) if isinstance(item, dict) else FeedEntry("")
-            if entry.url:
+        for number, item in enumerate(elements(feed.items, _JSON_ITEMS + 1), 1):
+            if number > _JSON_ITEMS:
+                self.cut += 1
+            elif (entry := _json_entry(item)).url:
                 yield entry
             else:
                 self.broken += 1
-        if following := _text(feed.get("next_url")):
+            if number % _OFTEN == 0:
+                yield None
+        if following := _text(feed.next_url):
             yield NextPage(following)
 
 
@@ -122,24 +160,23 @@ def feed_entry(element: Element, stream: XmlStream) -> FeedEntry | NextPage | No
     if element.name in ("link", "atom:link"):
         rel = element.attributes.get("rel", "").lower().split()
         href = element.attributes.get("href", "").strip()
-        return NextPage(href) if "next" in rel and href else None
-    base = element.attributes.get("xml:base") or stream.root_attributes.get("xml:base", "")
-    url = _atom_link(element) if element.name == "entry" else _rss_link(element)
+        return NextPage(resolved(stream.base, href)) if "next" in rel and href else None
+    base = stream.base
     return FeedEntry(
-        url=_joined(base, url),
+        url=_atom_link(element, base) if element.name == "entry" else _rss_link(element, base),
         title=_clean(element.first("title", "dc:title")),
         id=_clean(element.first("guid", "id", "dc:identifier")),
         published=element.first("pubdate", "published", "issued", "dc:date", "dcterms:issued")[:100],
         updated=element.first("updated", "modified", "dcterms:modified", "lastmod")[:100],
         author=_clean(_author(element)),
         categories=_categories(element),
-        enclosures=_enclosures(element),
+        enclosures=_enclosures(element, base),
     )
 
 
-def _atom_link(entry: Element) -> str:
+def _atom_link(entry: Element, base: str) -> str:
     """The page of an entry: an alternate link, HTML if there are several; or the identity, if that is a URL."""
-    best, found = 0, ""
+    best, found, chosen = 0, "", entry
     for link in entry.all("link"):
         attributes = link.attributes
         href, rel = attributes.get("href", "").strip(), attributes.get("rel", "alternate").lower()
@@ -148,19 +185,23 @@ def _atom_link(entry: Element) -> str:
         kind = attributes.get("type", "text/html").lower()
         score = 3 if rel == "alternate" and "html" in kind else 2 if rel == "alternate" else 0
         if href and score > best:
-            best, found = score, href
+            best, found, chosen = score, href, link
+    if found:
+        return _resolved(base, chosen, found)
     identity = entry.first("id")
-    return found or (identity if _is_url(identity) else "")
+    return identity if _is_url(identity) else ""
 
 
-def _rss_link(item: Element) -> str:
-    link = item.first("link")
-    if not link:  # as in Atom, by mistake
-        link = next((one.attributes["href"] for one in item.all("link") if one.attributes.get("href")), "")
-    if link:
-        return link.strip()
-    if about := item.attributes.get("rdf:about", ""):
-        return about.strip()
+def _rss_link(item: Element, base: str) -> str:
+    links = item.all("link")
+    for link in links:
+        if text := link.text.strip():
+            return _resolved(base, link, text)
+    for link in links:  # as in Atom, by mistake
+        if href := link.attributes.get("href", "").strip():
+            return _resolved(base, link, href)
+    if about := item.attributes.get("rdf:about", "").strip():
+        return resolved(base, about)
     for guid in item.all("guid"):
         if guid.attributes.get("ispermalink", "true").lower() != "false" and _is_url(guid.text.strip()):
             return guid.text.strip()
@@ -171,10 +212,9 @@ def _is_url(text: str) -> bool:
     return text[:8].lower().startswith(("http://", "https://")) and len(text.split()) == 1
 
 
-def _joined(base: str, url: str) -> str:
-    from shoal.html.page_links import join
-
-    return (join(base, url) or url) if base and url else url
+def _resolved(base: str, element: Element, url: str) -> str:
+    """A URL that stands in an element within the entry."""
+    return resolved(inner_base(base, element.attributes.get("xml:base", "")), url)
 
 
 def _author(element: Element) -> str:
@@ -193,62 +233,75 @@ def _categories(element: Element) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name))[:ENTRY_LISTED]
 
 
-def _enclosures(element: Element) -> tuple[dict[str, str], ...]:
+def _enclosures(element: Element, base: str) -> tuple[dict[str, str], ...]:
     found = list[dict[str, str]]()
     for child in element.children:
+        if len(found) == ENTRY_LISTED:
+            break
         attributes = child.attributes
         is_link = child.name == "link" and attributes.get("rel", "").lower() == "enclosure"
         url = attributes.get("href" if is_link else "url", "").strip()
         if url and (is_link or child.name in ("enclosure", "media:content")):
             kept = {
-                "url": url,
+                "url": _resolved(base, child, url),
                 "type": attributes.get("type", "")[:100],
                 "length": attributes.get("length", "")[:20],
             }
             found.append({name: value for name, value in kept.items() if value})
-    return tuple(found[:ENTRY_LISTED])
+    return tuple(found)
 
 
 def _clean(text: str) -> str:
     return " ".join(text.split())[:_TITLE]
 
 
-def _json_entry(item: dict[str, Any]) -> FeedEntry:
-    url = _text(item.get("url")) or _text(item.get("external_url"))
-    identity = item.get("id")
-    name = str(identity) if isinstance(identity, int | float) else _text(identity)
+def _json_entry(part: memoryview) -> FeedEntry:
+    try:
+        item = msgspec.json.decode(part, type=_JsonItem)
+    except (msgspec.DecodeError, RecursionError):  # a text or a list, say
+        return FeedEntry("")
+    url = _text(item.url) or _text(item.external_url)
+    identity = scalar(item.id)
+    name = str(identity) if isinstance(identity, int | float) else _text(item.id)
     if not url and _is_url(name):
         url = name
-    tags = item.get("tags")
     return FeedEntry(
         url=url,
-        title=_clean(_text(item.get("title"))),
+        title=_clean(_text(item.title)),
         id=_clean(name),
-        published=_text(item.get("date_published"))[:100],
-        updated=_text(item.get("date_modified"))[:100],
+        published=_text(item.date_published)[:100],
+        updated=_text(item.date_modified)[:100],
         author=_clean(_json_author(item)),
-        categories=tuple(_clean(tag) for tag in tags if isinstance(tag, str))[:ENTRY_LISTED]
-        if isinstance(tags, list)
-        else (),
-        enclosures=_attachments(item.get("attachments")),
+        categories=tuple(_json_tags(item)),
+        enclosures=tuple(_attachments(item)),
     )
 
 
-def _json_author(item: dict[str, Any]) -> str:
-    authors = item.get("authors")
-    one = authors[0] if isinstance(authors, list) and authors else item.get("author")
-    return _text(one.get("name")) if isinstance(one, dict) else ""
+def _json_author(item: _JsonItem) -> str:
+    first = next(elements(item.authors, 1), None)
+    try:
+        author = msgspec.json.decode(item.author if first is None else first, type=_JsonAuthor)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return _text(author.name)
 
 
-def _attachments(given: object) -> tuple[dict[str, str], ...]:
-    if not isinstance(given, list):
-        return ()
-    found = list[dict[str, str]]()
-    for one in given[:ENTRY_LISTED]:
-        if isinstance(one, dict) and (url := _text(one.get("url"))):
-            found.append({"url": url, "type": _text(one.get("mime_type"))[:100]})
-    return tuple(found)
+def _json_tags(item: _JsonItem) -> Iterator[str]:
+    for tag in elements(item.tags, ENTRY_LISTED):
+        if isinstance(text := scalar(tag), str):
+            yield _clean(text)
 
 
-def _text(value: object) -> str:
-    return value.strip()[:ENTRY_TEXT] if isinstance(value, str) else ""
+def _attachments(item: _JsonItem) -> Iterator[dict[str, str]]:
+    for part in elements(item.attachments, ENTRY_LISTED):
+        try:
+            one = msgspec.json.decode(part, type=_JsonAttachment)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if url := _text(one.url):
+            yield {"url": url, "type": _text(one.mime_type)[:100]}
+
+
+def _text(value: Raw | memoryview) -> str:
+    text = scalar(value)
+    return text.strip()[:ENTRY_TEXT] if isinstance(text, str) else ""

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from html import unescape
 
+from shoal.html.xml_base import OpenBases, inner_base
 from shoal.limits import ENTRY_ELEMENTS, ENTRY_TEXT
 
 _TAG_LENGTH = 64 * 1024  # characters of a tag. Beyond: it is none
@@ -29,6 +30,7 @@ _REFERENCE_LENGTH = 34
 _REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
 _PIECE = ("piece", "", "")
 _SPECIAL = ("!", "?")
+_BASE = "xml:base"
 _CDATA = "<![CDATA["
 _SECTIONS = {"<!--": "-->", _CDATA: "]]>", "<?": ">"}
 
@@ -81,7 +83,8 @@ class XmlStream:
     """The elements of a document that are entries of a list, one after the other.
 
     `entries`: their names, by the name of the root; "" are those of a document without one. `root` is known with the
-    first element, `cut` counts elements that were too large or too deep.
+    first element, `base` holds for the URLs of the entry that was given last (`xml_base.py`), `cut` counts elements
+    that were too large or too deep.
     """
 
     def __init__(self, pieces: Iterable[str], entries: Mapping[str, Collection[str]]) -> None:
@@ -93,8 +96,9 @@ class XmlStream:
         self._stack: list[Element] = []  # what is open, from the entry on
         self._size = self._skipped = 0  # elements of this entry; those that are open and passed over
         self._cut_here = False
+        self._around = OpenBases()  # those of elements that are no part of an entry
         self.root = ""
-        self.root_attributes: dict[str, str] = {}
+        self.base = ""
         self.cut = 0
 
     def __iter__(self) -> Iterator[Element | None]:
@@ -123,14 +127,18 @@ class XmlStream:
         is_empty = text.endswith("/")
         attributes = self._attributes(text) if text and text != "/" else {}
         if not self.root or (not self._names and self.root != "html" and self._named(name) in self._entries):
-            self._begin(name, attributes)
+            self._begin(name)
             if self._named(name) not in self._names:
+                self._around.open(self._named(name), attributes.get(_BASE, ""))
                 return
         named = self._named(name)
         if named in self._names and (not self._stack or self._stack[0].name == named):
             yield from self._flush()  # one that was never closed
             self._size, self._skipped, self._cut_here = 0, 0, False
+            self.base = inner_base(self._around.current, attributes.get(_BASE, ""))
         elif not self._stack:
+            if not is_empty:
+                self._around.open(named, attributes.get(_BASE, ""))
             return
         elif len(self._stack) + self._skipped >= _DEPTH or self._size >= ENTRY_ELEMENTS:
             self._count_cut()
@@ -144,20 +152,17 @@ class XmlStream:
         if is_empty and (done := self._close(named)) is not None:
             yield done
 
-    def _begin(self, name: str, attributes: dict[str, str]) -> None:
+    def _begin(self, name: str) -> None:
         self._own = self._prefix(name)
         self.root = self._named(name)
-        self.root_attributes = attributes
         self._names = self._entries.get(self.root, ())
         if not self._names and self.root in self._entries.get("", ()):
             self._names = self._entries[""]
 
     def _close(self, name: str) -> Element | None:
-        """The entry, if this closes it. An end that nothing begins is passed over."""
+        """The entry, if this closes it. An end that nothing in it begins may be that of an element around it."""
         stack = self._stack
-        if not stack:
-            return None
-        if self._skipped and name != stack[0].name:
+        if stack and self._skipped and name != stack[0].name:
             self._skipped -= 1
             return None
         for at in range(len(stack) - 1, -1, -1):
@@ -166,6 +171,7 @@ class XmlStream:
                 if at:
                     return None
                 return stack.pop()
+        self._around.close(name)
         return None
 
     def _add_text(self, text: str) -> None:
@@ -296,38 +302,39 @@ def _section(rest: str, at: int, end: str, pieces: Iterator[str]) -> Iterator[tu
 
 
 def _doctype(rest: str, at: int, pieces: Iterator[str]) -> Iterator[tuple[str, int, str]]:
-    """Its end is the first ">" that is not in brackets or quotes."""
-    depth, quote = 0, ""
+    """Its end is the first ">" that is not in brackets, quotes, comments or instructions."""
+    depth, end = 0, ""  # brackets that are open; what ends the part that is passed over
     while True:
-        if quote:
-            found = rest.find(quote, at)
-            at, quote = (len(rest), quote) if found < 0 else (found + len(quote), "")
+        if end:
+            found = rest.find(end, at)
+            if found >= 0:
+                at, end = found + len(end), ""
+                continue
+            kept = max(at, len(rest) - len(end) + 1)  # the end may be in two pieces
         elif sign := _DOCTYPE_SIGN.search(rest, at):
             at = sign.end()
-            match sign[0]:
-                case "<!--":
-                    quote = "-->"
-                case "[":
-                    depth += 1
-                case "]":
-                    depth -= 1
-                case ">" if depth <= 0:
-                    yield rest, at, ""
-                    return
-                case '"' | "'":
-                    quote = sign[0]
-        else:
-            at = len(rest)
-        if at >= len(rest):
-            piece = next(pieces, None)
-            if piece is None:
-                yield "", 0, ""
+            if sign[0] in _DOCTYPE_ENDS:
+                end = _DOCTYPE_ENDS[sign[0]]
+            elif sign[0] != ">":
+                depth += 1 if sign[0] == "[" else -1
+            elif depth <= 0:
+                yield rest, at, ""
                 return
-            rest, at = (rest[-2:] if quote else "") + piece, 0  # "-->" may be in two pieces
-            yield rest, at, ""
+            continue
+        else:
+            half = rest.rfind("<", max(at, len(rest) - _DOCTYPE_HALF))  # so may a sign
+            kept = half if half >= 0 else len(rest)
+        piece = next(pieces, None)
+        if piece is None:
+            yield "", 0, ""
+            return
+        rest, at = rest[kept:] + piece, 0
+        yield rest, at, ""
 
 
-_DOCTYPE_SIGN = re.compile(r"""<!--|[\[\]>"']""")
+_DOCTYPE_SIGN = re.compile(r"""<!--|<\?|[\[\]>"']""")
+_DOCTYPE_ENDS = {"<!--": "-->", "<?": "?>", '"': '"', "'": "'"}
+_DOCTYPE_HALF = len("<!-")
 
 
 def _unescaped(text: str) -> str:
