@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,12 @@ def pytest_collection_finish() -> None:
     _seed_once()
     gc.freeze()
     gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """DuckDB takes what the last collection passes over for leaks, and says so in 48 lines."""
+    if "duckdb" in sys.modules:
+        gc.unfreeze()
 
 
 @hypothesis.given(hypothesis.strategies.none())
