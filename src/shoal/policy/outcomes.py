@@ -130,7 +130,7 @@ TABLE: dict[str, Rule] = {
         "the transport of the settings failed, or returned something else", blames_host=False
     ),
     "hook": _bury("a hook raised an exception, or did not finish within handler_timeout"),
-    "junk": _bury("the handler yielded something that is neither an item nor a request"),
+    "junk": _bury("the handler yielded what is neither an item nor a request, or misused its page"),
     "row_refused": _bury("the database does not take a value that the page has for a column"),
     "second_look": _retry(
         "a field that is usually filled is empty: the page is looked at again", blames_host=False
