@@ -45,7 +45,7 @@ def is_reference(written: bytes, character: str) -> bool:
 @pytest.mark.parametrize("label", BY_THE_STANDARD)
 def test_every_character_is_written_as_the_standard_says(label: str) -> None:
     codec, count, digest = python_name(label), 0, hashlib.sha256()
-    numbers = range(0x80, 0x110000)
+    numbers = range(0x80, 0x30000)  # beyond, no legacy encoding has any
     for number, written in zip(
         numbers, encode("\n".join(map(chr, numbers)), codec).split(b"\n"), strict=True
     ):
