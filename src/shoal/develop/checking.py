@@ -13,6 +13,7 @@ from pathlib import Path
 from sysconfig import get_path
 from types import ModuleType
 
+from shoal.admit import Admission
 from shoal.admit.sending import has_scheme
 from shoal.admit.sizes import OversizeError, stored_size
 from shoal.config import load
@@ -160,40 +161,35 @@ def _check_start(spider: Spider, settings: Settings) -> Iterator[Finding]:
     admission = make_admission(spider, settings)
     bad = 0
     for entry in entries[:_STARTS]:
-        if isinstance(entry, Path):
-            if entry != Path("-") and not entry.is_file():
-                bad += 1
-                yield Finding(
-                    "start", "wrong", f"there is no file {entry}", "write it, or name another", spider.name
-                )
-            continue
-        if isinstance(entry, Table):
-            if not entry.is_query and not entry.path.is_file():
-                bad += 1
-                found = f"there is no file {entry.path}"
-                yield Finding("start", "wrong", found, "write it, or name another", spider.name)
-            continue
-        request = Request(entry) if isinstance(entry, str) else entry
-        if isinstance(request, Source):
-            request = request.request()
-        try:
-            stored_size(request)
-        except OversizeError as error:
+        if (problem := _problem_of_start(entry, admission)) is not None:
             bad += 1
-            yield Finding(
-                "start",
-                "wrong",
-                f"{shown_url(request.url)}: {error}",
-                "a crawl stores requests: make it smaller, or of plain values",
-                spider.name,
-            )
-            continue
-        if isinstance(refused := admission.admit(request), Refused):
-            bad += 1
-            found = f"{refused.url}: refused ({refused.reason}), so a crawl would not fetch it"
-            yield Finding("start", "wrong", found, "mend the URL or the settings of its scope", spider.name)
+            yield Finding("start", "wrong", *problem, spider.name)
     if not bad:
         yield Finding("start", "ok", plural(len(entries), "start"))
+
+
+def _problem_of_start(entry: object, admission: Admission) -> tuple[str, str] | None:
+    """What is wrong, and what to do."""
+    file = entry.path if isinstance(entry, Table) and not entry.is_query else entry
+    if isinstance(file, Path):
+        if file == Path("-") or file.is_file():
+            return None
+        return f"there is no file {file}", "write it, or name another"
+    if isinstance(entry, Table):
+        return None
+    request = Request(entry) if isinstance(entry, str) else entry
+    if isinstance(request, Source):
+        request = request.request()
+    assert isinstance(request, Request)
+    try:
+        stored_size(request)
+    except OversizeError as error:
+        advice = "a crawl stores requests: make it smaller, or of plain values"
+        return f"{shown_url(request.url)}: {error}", advice
+    if isinstance(refused := admission.admit(request), Refused):
+        found = f"{refused.url}: refused ({refused.reason}), so a crawl would not fetch it"
+        return found, "mend the URL or the settings of its scope"
+    return None
 
 
 # -- the handlers that requests name

@@ -14,7 +14,7 @@ import asyncio
 import difflib
 import os
 import traceback
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from inspect import isawaitable
 from itertools import chain
@@ -206,57 +206,52 @@ class Spider(HookDecorators):
         - `files`: fields of its items with URLs of files, which are downloaded
         - `revisit`: when its pages are visited again: "1h", "auto" (as often as they change), or "never"
         """
-        where = f"spider {self.name!r}"
-        if not callable(function):
-            raise SpiderError(f"{where}: a handler is a function, not {function!r}")
-        name = name or getattr(function, "__name__", "")
-        if not name:
-            raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
-        _check_texts(
-            f"{where}: handler {name!r}",
-            {
-                "name": name,
-                "lane": lane,
-                "pool": pool or "",
-                "country": country or "",
-                "wait_for": wait_for or "",
-                "revisit": revisit,
-            },
-        )
-        if is_built_in(name):
-            raise SpiderError(
-                f"{where}: {name!r}: names that begin with {BUILT_IN} are taken; give another name=…"
-            )
-        if name in self.handlers and not is_redefined(self.handlers[name].function, function):
-            raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
+        name = self._new_name(function, name)
+        where = f"spider {self.name!r}: handler {name!r}"
+        texts = {"lane": lane, "pool": pool or "", "country": country or "", "wait_for": wait_for or ""}
+        _check_texts(where, texts | {"revisit": revisit})
         if not isinstance(priority, int) or not is_storable(priority):
-            raise SpiderError(
-                f"{where}: handler {name!r}: its priority must be a whole number, {REQUEST_NUMBER:,} at most"
-            )
+            raise SpiderError(f"{where}: its priority must be a whole number, {REQUEST_NUMBER:,} at most")
         if problem := problem_of_handler(function, name):
-            raise SpiderError(f"{where}: handler {name!r} {problem}")
-        keys = _names(f"{where}: handler {name!r}", "key", key) or None
+            raise SpiderError(f"{where} {problem}")
+        keys = _names(where, "key", key) or None
         try:
             schemas = () if isinstance(item, str) else schemas_of(item)
         except SpiderError as error:
-            raise SpiderError(f"{where}: handler {name!r}: {error}") from None
+            raise SpiderError(f"{where}: {error}") from None
         kind = item if isinstance(item, str) else schemas[0].table if len(schemas) == 1 else ""
         if CHANGES in ([schema.table for schema in schemas] or [kind or name]):
             raise SpiderError(
-                f"{where}: handler {name!r}: items of the kind {CHANGES!r} are those that tell what has changed on "
+                f"{where}: items of the kind {CHANGES!r} are those that tell what has changed on "
                 "pages; give yours another name with item='…'"
             )
-        fields = _names(f"{where}: handler {name!r}", "files", files)
+        fields = _names(where, "files", files)
         try:
             read_pace(revisit, 1.0, 1.0)
         except ValueError as error:
-            raise SpiderError(f"{where}: handler {name!r}: its revisit cannot be used: {error}") from None
+            raise SpiderError(f"{where}: its revisit cannot be used: {error}") from None
         handler = Handler(
             name, function, keys, lane, priority, kind, pool, country, wait_for, schemas, fields, revisit
         )
         self.handlers[name] = handler
         _remember_name(function, name)
         return handler
+
+    def _new_name(self, function: Function, name: str | None) -> str:
+        where = f"spider {self.name!r}"
+        if not callable(function):
+            raise SpiderError(f"{where}: a handler is a function, not {function!r}")
+        name = name or getattr(function, "__name__", "")
+        if not name:
+            raise SpiderError(f"{where}: {function!r} has no name; give one with name=…")
+        _check_texts(f"{where}: handler {name!r}", {"name": name})
+        if is_built_in(name):
+            raise SpiderError(
+                f"{where}: {name!r}: names that begin with {BUILT_IN} are taken; give another name=…"
+            )
+        if name in self.handlers and not is_redefined(self.handlers[name].function, function):
+            raise SpiderError(f"{where} already has a handler named {name!r}; give this one another name=…")
+        return name
 
     def login(
         self,
@@ -438,7 +433,7 @@ def handler_name(handler: Function | Handler | str) -> str:
     return name_of_handler(handler)
 
 
-def _check_texts(where: str, options: dict[str, object]) -> None:
+def _check_texts(where: str, options: Mapping[str, object]) -> None:
     for option, value in options.items():
         if not isinstance(value, str):
             raise SpiderError(f"{where}: its {option} is {value!r}; give a text (str)")
