@@ -11,6 +11,7 @@ for the network gives its slot up (`slots.py`). One engine serves any number of 
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 import sys
 import time
@@ -40,6 +41,8 @@ from shoal.policy.backpressure import Pressure
 from shoal.settings import Settings
 from shoal.sink.objects.outage import Outage
 from shoal.text import error_line
+
+log = logging.getLogger("shoal")
 
 T = TypeVar("T")
 
@@ -590,7 +593,8 @@ class Engine:
                     await job.pages.flush()  # as in a round
                 await self._release(await self._frontier.held(self.name))
         except Exception:
-            pass  # the first error is the one to tell of; pages that stay leased are taken back, their attempt counted
+            # The first error is the one to tell of. Pages that stay leased are taken back later, their attempt counted.
+            log.debug("pages in flight could not be handed back", exc_info=True)
 
 
 def _most_waiting() -> int:
